@@ -1,0 +1,48 @@
+"""Errors are sentences: what is wrong, what was found, what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+
+
+class HcdcError(Exception):
+    """Base of every error that hcdc raises on purpose; its text is one sentence for the user."""
+
+
+class InputError(HcdcError):
+    """The user's input cannot be used; the command line exits with code 2 and writes nothing."""
+
+
+class NumericalError(HcdcError):
+    """A computation produced NaN or infinity, or a solver cannot go on; the text is a diagnosis."""
+
+
+def unknown_name(what: str, name: str, choices: Iterable[str]) -> InputError:
+    """An `InputError` for a name that is not one of ``choices``, with the nearest match.
+
+    Args:
+        what: What the name stands for, e.g. ``"--method"``.
+        name: What was given.
+        choices: The names that are allowed.
+    """
+    allowed = sorted(choices)
+    near = difflib.get_close_matches(name.lower(), allowed, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'? " if near else ""
+    return InputError(f"{what} '{name}' is not known; {hint}choose one of: {', '.join(allowed)}")
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import an optional dependency, or say which extra brings it.
+
+    Args:
+        module: Module to import, e.g. ``"torch_geometric"``.
+        extra: Extra of this package that installs it, e.g. ``"graph"``.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.split(".")[0]
+        raise InputError(f"this needs the package '{package}': pip install 'hcdc[{extra}]'") from error

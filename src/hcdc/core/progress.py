@@ -1,0 +1,90 @@
+"""Progress of long work: phase k of n, step, the figure that matters, time left, peak memory.
+
+On a terminal one live line (rich); elsewhere log lines at most every few seconds. The library itself never prints: without
+`show_progress` the steps go to the logger ``hcdc`` at level INFO.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+log = logging.getLogger("hcdc")
+
+
+def peak_memory_gib() -> float:
+    """Peak memory of this process in GiB: of the GPU where one is in use, else resident set size."""
+    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
+        return torch.cuda.max_memory_allocated() / 2**30
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
+
+
+class Phase:
+    """One phase of a run; ``step`` is called after each unit of work."""
+
+    def __init__(self, owner: Progress, name: str, total: int):
+        self.owner, self.name, self.total = owner, name, total
+        self.start = self.last = time.monotonic()
+        self.first_step: int | None = None
+
+    def step(self, done: int, figure: str = "") -> None:
+        """Report that ``done`` of ``total`` steps are finished; ``figure`` is what matters now and at its best."""
+        now = time.monotonic()
+        if self.first_step is None:
+            self.first_step = done - 1
+        if done < self.total and now - self.last < self.owner.every:
+            return
+        self.last = now
+        made = done - self.first_step
+        left = (now - self.start) / made * (self.total - done) if made else 0.0
+        self.owner.report(
+            f"[{self.owner.index}/{self.owner.count}] {self.name}: {done}/{self.total}"
+            + (f", {figure}" if figure else "")
+            + f", {left:.0f} s left, peak {peak_memory_gib():.1f} GiB"
+        )
+
+
+class Progress:
+    """Counts phases and says where a run stands.
+
+    Args:
+        count: Number of phases of the run.
+        every: Seconds between two reports of one phase.
+        live: Rewrite one terminal line instead of logging.
+    """
+
+    def __init__(self, count: int = 1, every: float = 5.0, live: bool = False):
+        self.count, self.every, self.live = count, 0.2 if live else every, live
+        self.index = 0
+
+    def phase(self, name: str, total: int = 1) -> Phase:
+        """Begin the next phase."""
+        self.index += 1
+        self.count = max(self.count, self.index)
+        return Phase(self, name, total)
+
+    def report(self, text: str) -> None:
+        if self.live:
+            print(f"\r\x1b[2K{text[:160]}", end="", file=sys.stderr, flush=True)
+        else:
+            log.info(text)
+
+
+@contextmanager
+def timed() -> Iterator[list[float]]:
+    """Measure the seconds of a block; the list holds them afterwards."""
+    out: list[float] = []
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    yield out
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    out.append(time.perf_counter() - start)

@@ -1,0 +1,108 @@
+"""Rank agreement between two lists of scores, with intervals. Ties get average ranks; constants have no rank correlation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+Array = NDArray[np.float64]
+
+
+def _pair(truth: ArrayLike, proxy: ArrayLike) -> tuple[Array, Array]:
+    a, b = np.asarray(truth, np.float64), np.asarray(proxy, np.float64)
+    if a.shape != b.shape or a.ndim != 1:
+        raise ValueError(f"two lists of equal length are needed, got shapes {a.shape} and {b.shape}")
+    return a, b
+
+
+def _undefined(a: Array, b: Array) -> bool:
+    finite = bool(np.isfinite(a).all() and np.isfinite(b).all())
+    return len(a) < 2 or not finite or bool((a == a[0]).all()) or bool((b == b[0]).all())
+
+
+def spearman(truth: ArrayLike, proxy: ArrayLike) -> float:
+    """Spearman's rank correlation; NaN where it is not defined (constant or non-finite scores, fewer than two)."""
+    a, b = _pair(truth, proxy)
+    if _undefined(a, b):
+        return math.nan
+    ra, rb = stats.rankdata(a), stats.rankdata(b)
+    return float(np.corrcoef(ra, rb)[0, 1])
+
+
+def kendall(truth: ArrayLike, proxy: ArrayLike) -> float:
+    """Kendall's tau-b; NaN where it is not defined."""
+    a, b = _pair(truth, proxy)
+    return math.nan if _undefined(a, b) else float(stats.kendalltau(a, b).statistic)
+
+
+def top_k_overlap(truth: ArrayLike, proxy: ArrayLike, k: int) -> float:
+    """Share of the ``k`` best by truth (higher is better) that are among the ``k`` best by proxy."""
+    a, b = _pair(truth, proxy)
+    k = min(k, len(a))
+    return len(set(np.argsort(-a, kind="stable")[:k]) & set(np.argsort(-b, kind="stable")[:k])) / k if k else math.nan
+
+
+def upper_half_spearman(truth: ArrayLike, proxy: ArrayLike) -> float:
+    """Spearman's correlation among the better half by truth, where a search decides."""
+    a, b = _pair(truth, proxy)
+    keep = np.argsort(-a, kind="stable")[: (len(a) + 1) // 2]
+    return spearman(a[keep], b[keep])
+
+
+def regret(truth: ArrayLike, proxy: ArrayLike) -> float:
+    """Best truth minus the truth of the proxy's pick (in the unit of ``truth``)."""
+    a, b = _pair(truth, proxy)
+    return float(a.max() - a[int(np.argmax(b))])
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A bootstrap percentile interval."""
+
+    low: float
+    high: float
+    level: float
+
+    def as_list(self) -> list[float]:
+        return [self.low, self.high]
+
+
+def bootstrap(
+    statistic: Callable[[Array, Array], float],
+    truth: ArrayLike,
+    proxy: ArrayLike,
+    *,
+    level: float = 0.90,
+    draws: int = 1000,
+    seed: int = 0,
+) -> Interval:
+    """Percentile interval of a rank statistic, resampling candidates in pairs.
+
+    Draws in which the statistic is not defined are left out; if none is left the interval is (NaN, NaN).
+    """
+    a, b = _pair(truth, proxy)
+    rng = np.random.default_rng(seed)
+    values = []
+    for _ in range(draws if len(a) > 1 else 0):
+        index = rng.integers(0, len(a), len(a))
+        values.append(statistic(a[index], b[index]))
+    kept = np.asarray([v for v in values if np.isfinite(v)])
+    if not len(kept):
+        return Interval(math.nan, math.nan, level)
+    tail = (1 - level) / 2
+    return Interval(float(np.quantile(kept, tail)), float(np.quantile(kept, 1 - tail)), level)
+
+
+def mean_interval(values: ArrayLike, level: float = 0.90) -> tuple[float, Interval]:
+    """Mean and Student-t interval over independent repeats (seeds)."""
+    v = np.asarray(values, np.float64)
+    mean = float(v.mean())
+    if len(v) < 2:
+        return mean, Interval(math.nan, math.nan, level)
+    half = float(stats.t.ppf(0.5 + level / 2, len(v) - 1) * v.std(ddof=1) / math.sqrt(len(v)))
+    return mean, Interval(mean - half, mean + half, level)

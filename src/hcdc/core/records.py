@@ -1,0 +1,99 @@
+"""Records: JSON lines that carry what a figure needs to be believed (commit, device, versions, seconds)."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import platform
+import subprocess
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hcdc.core.files import locked
+
+
+def device_name(device: torch.device | str) -> str:
+    """The name of a device in words, e.g. ``"NVIDIA H200"`` or ``"cpu (2 threads)"``."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type} ({torch.get_num_threads()} threads)"
+
+
+def commit() -> str | None:
+    """The commit of the source tree in use, with ``+`` where it has changes; None for an installed package."""
+    if given := os.environ.get("HCDC_COMMIT"):
+        return given
+    here = Path(__file__).resolve().parent
+    try:
+        head = subprocess.run(
+            ["git", "-C", str(here), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10
+        )
+        if head.returncode:
+            return None
+        dirty = subprocess.run(
+            ["git", "-C", str(here), "status", "--porcelain", "-uno"], capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return head.stdout.strip() + ("+" if dirty.stdout.strip() else "")
+
+
+def version() -> str:
+    """The library's version; ``"source"`` where it runs uninstalled."""
+    try:
+        return metadata.version("hcdc")
+    except metadata.PackageNotFoundError:
+        return "source"
+
+
+def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
+    """What a record says of where it was made."""
+    return {
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "hcdc": version(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": device_name(device),
+    }
+
+
+def jsonable(value: Any) -> Any:
+    """Plain JSON of nested values: tensors and arrays become lists, NaN becomes None."""
+    if isinstance(value, Mapping):
+        return {str(k): jsonable(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(v) for v in value]
+    if hasattr(value, "tolist"):
+        return jsonable(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def append(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
+    """Append one JSON line, whole, under a lock."""
+    line = json.dumps(jsonable(record), sort_keys=True) + "\n"
+    target = Path(path)
+    with locked(target.with_name(f".{target.name}.lock")), open(target, "a") as handle:
+        handle.write(line)
+        handle.flush()
+        os.fsync(handle.fileno())
+
+
+def read(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """The records of a JSON-lines file; a half-written last line (a killed process) is passed over."""
+    with open(path) as handle:
+        for line in handle:
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError:
+                if line.endswith("\n"):
+                    raise

@@ -1,0 +1,140 @@
+"""Constant sparse matrices that multiply dense tensors under autograd and torch.func.
+
+``torch.func`` cannot trace CSR tensors and batches sparse products lane by lane. Here the matrix is a constant held by a
+plain Python object, and one autograd function multiplies it with a dense tensor; under ``vmap`` the batch is folded into
+columns, so that B lanes cost one product with B times the columns. The function is its own double backward.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class SparseMatrix:
+    """A constant matrix in CSR form, with its transpose made once on demand.
+
+    Args:
+        indptr: ``[rows + 1]`` int64.
+        indices: ``[nnz]`` int64, column of each entry.
+        values: ``[nnz]`` floating point.
+        shape: ``(rows, columns)``.
+    """
+
+    def __init__(self, indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int]):
+        self.indptr, self.indices, self.values = indptr, indices, values
+        self.shape = (int(shape[0]), int(shape[1]))
+        self._csr: Tensor | None = None
+        self._transpose: SparseMatrix | None = None
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, dtype: torch.dtype = torch.float32) -> SparseMatrix:
+        """From any scipy sparse matrix; duplicates are added, indices sorted."""
+        csr = matrix.tocsr().copy()
+        csr.sum_duplicates()
+        csr.sort_indices()
+        return cls(
+            torch.from_numpy(csr.indptr.astype(np.int64)),
+            torch.from_numpy(csr.indices.astype(np.int64)),
+            torch.from_numpy(np.ascontiguousarray(csr.data)).to(dtype),
+            csr.shape,
+        )
+
+    def to_scipy(self) -> Any:
+        from scipy import sparse
+
+        values = self.values.detach().cpu().numpy()
+        return sparse.csr_matrix((values, self.indices.cpu().numpy(), self.indptr.cpu().numpy()), self.shape)
+
+    @property
+    def nnz(self) -> int:
+        return int(self.indices.numel())
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.values.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.values.device
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> SparseMatrix:
+        """A copy on another device or in another precision (itself where nothing changes)."""
+        values = self.values.to(device=device, dtype=dtype)
+        if values is self.values:
+            return self
+        return SparseMatrix(self.indptr.to(device), self.indices.to(device), values, self.shape)
+
+    def t(self) -> SparseMatrix:
+        """The transpose, computed once."""
+        if self._transpose is None:
+            transposed = SparseMatrix.from_scipy(self.to_scipy().T.tocsr(), self.dtype).to(self.device)
+            transposed._transpose = self
+            self._transpose = transposed
+        return self._transpose
+
+    def rows(self, index: Tensor) -> SparseMatrix:
+        """The matrix of the given rows, in the order given."""
+        return SparseMatrix.from_scipy(self.to_scipy()[index.cpu().numpy()], self.dtype).to(self.device)
+
+    def submatrix(self, index: Tensor) -> SparseMatrix:
+        """Rows and columns of ``index``: the induced subgraph of an adjacency matrix."""
+        keep = index.cpu().numpy()
+        return SparseMatrix.from_scipy(self.to_scipy()[keep][:, keep], self.dtype).to(self.device)
+
+    def to_dense(self) -> Tensor:
+        return self._as_torch().to_dense()
+
+    def _as_torch(self) -> Tensor:
+        if self._csr is None:
+            self._csr = torch.sparse_csr_tensor(self.indptr, self.indices, self.values, self.shape)
+        return self._csr
+
+    def multiply(self, dense: Tensor) -> Tensor:
+        """Plain product with a ``[columns, k]`` tensor, without autograd."""
+        return self._as_torch() @ dense
+
+    def __matmul__(self, dense: Tensor) -> Tensor:
+        """Product with ``[columns, k]`` (or ``[columns]``), differentiable twice and under vmap."""
+        if dense.dim() == 1:
+            product: Tensor = _SparseMatmul.apply(dense.unsqueeze(1), self)  # type: ignore[no-untyped-call]
+            return product.squeeze(1)
+        product = _SparseMatmul.apply(dense, self)  # type: ignore[no-untyped-call]
+        return product
+
+    def __repr__(self) -> str:
+        return f"SparseMatrix(shape={self.shape}, nnz={self.nnz}, dtype={self.dtype}, device={self.device})"
+
+
+class _SparseMatmul(torch.autograd.Function):
+    """``matrix @ dense`` for a constant matrix; linear in ``dense``, so jvp, vjp and vmap are all the same product."""
+
+    @staticmethod
+    def forward(dense: Tensor, matrix: SparseMatrix) -> Tensor:
+        return matrix.multiply(dense)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, SparseMatrix], output: Tensor) -> None:
+        ctx.matrix = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return ctx.matrix.t() @ grad, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:  # type: ignore[override]
+        return ctx.matrix @ tangent
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, None], dense: Tensor, matrix: SparseMatrix) -> tuple[Tensor, int]:
+        batch = dense.movedim(in_dims[0], 1)  # [columns, B, k]
+        product = matrix @ batch.reshape(batch.shape[0], -1)
+        return product.reshape(product.shape[0], batch.shape[1], batch.shape[2]), 1
+
+
+def matmul(matrix: Tensor | SparseMatrix, dense: Tensor) -> Tensor:
+    """``matrix @ dense`` for a dense or a constant sparse matrix."""
+    return matrix @ dense

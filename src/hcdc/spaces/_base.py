@@ -1,0 +1,93 @@
+"""What is searched: configurations (what users read), their relaxation lambda (what mathematics differentiates), networks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hcdc.datasets._graph import Graph
+
+Config = dict[str, Any]
+Params = dict[str, Tensor]
+
+
+def config_hash(config: Config) -> str:
+    """A hash of a configuration that does not depend on the order of keys; the identity of a candidate."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class Network(Protocol):
+    """A network as pure functions; parameters are a dict of tensors."""
+
+    def init(self, generator: torch.Generator) -> Params:
+        """Fresh parameters, drawn from ``generator`` on the CPU."""
+
+    def forward(self, params: Params, lam: Tensor, graph: Graph, index: Tensor | None = None) -> Tensor:
+        """Logits ``[m, classes]`` of the nodes ``index`` (all nodes where it is None) at hyperparameters lambda ``[H]``."""
+
+
+class Space(ABC):
+    """A search space.
+
+    A *config* is a JSON-able dict. ``lam`` is its relaxation, a vector of ``dimension`` numbers inside a compact connected
+    set (the extended space of the paper); ``encode`` and ``decode`` go between them, ``project`` returns to the set.
+
+    Attributes:
+        batched: Every candidate has the same parameter shapes and the relaxed network at ``encode(config)`` *is* the
+            candidate, so that many candidates train in one batch.
+    """
+
+    name: str
+    batched: bool = False
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """H, the number of relaxed hyperparameters."""
+
+    @abstractmethod
+    def sample(self, count: int, rng: np.random.Generator) -> list[Config]:
+        """``count`` configurations, distinct where the space has that many."""
+
+    @abstractmethod
+    def encode(self, config: Config) -> Tensor:
+        """lambda ``[H]`` of a configuration, float64 on the CPU."""
+
+    @abstractmethod
+    def decode(self, lam: Tensor) -> Config:
+        """The configuration at (for finite spaces: nearest to) lambda ``[H]``."""
+
+    @abstractmethod
+    def project(self, lam: Tensor) -> Tensor:
+        """The nearest point of the extended space, for one lambda ``[H]`` or a batch ``[B, H]``."""
+
+    def candidates(self) -> list[Config] | None:
+        """All configurations of a finite space, in a fixed order; None for an infinite one."""
+        return None
+
+    @abstractmethod
+    def spec(self) -> dict[str, Any]:
+        """A JSON-able description from which `hcdc.spaces.from_spec` makes the space again."""
+
+    def network(self, features: int, classes: int, config: Config | None = None) -> Network | None:
+        """The network of a configuration, or the relaxed network where ``config`` is None; None if the task has its own."""
+        return None
+
+    def parameter_count(self, config: Config, features: int, classes: int) -> int | None:
+        """Number of parameters of the candidate's network, the cheapest rival of any ranking."""
+        network = self.network(features, classes, config)
+        if network is None:
+            return None
+        return sum(p.numel() for p in network.init(torch.Generator().manual_seed(0)).values())
+
+
+def stack(space: Space, configs: Sequence[Config]) -> Tensor:
+    """lambda of several configurations, ``[B, H]`` float32."""
+    return torch.stack([space.encode(config) for config in configs]).float()
