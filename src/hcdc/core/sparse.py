@@ -7,6 +7,7 @@ columns, so that B lanes cost one product with B times the columns. The function
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -15,24 +16,38 @@ from torch import Tensor
 
 
 class SparseMatrix:
-    """A constant matrix in CSR form, with its transpose made once on demand.
+    """A constant matrix in CSR form together with its transpose.
+
+    Both are made at once: inside a ``torch.func`` transform no plain tensor could be made any more.
 
     Args:
         indptr: ``[rows + 1]`` int64.
         indices: ``[nnz]`` int64, column of each entry.
         values: ``[nnz]`` floating point.
         shape: ``(rows, columns)``.
+        symmetric: The matrix equals its transpose, which is then not stored.
     """
 
-    def __init__(self, indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int]):
+    def __init__(
+        self, indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int], symmetric: bool = False
+    ):
         self.indptr, self.indices, self.values = indptr, indices, values
         self.shape = (int(shape[0]), int(shape[1]))
-        self._csr: Tensor | None = None
-        self._transpose: SparseMatrix | None = None
+        self.symmetric = symmetric
+        self._csr = _csr_tensor(indptr, indices, values, self.shape)
+        self._transpose = self if symmetric else None
 
     @classmethod
-    def from_scipy(cls, matrix: Any, dtype: torch.dtype = torch.float32) -> SparseMatrix:
+    def from_scipy(cls, matrix: Any, dtype: torch.dtype = torch.float32, symmetric: bool = False) -> SparseMatrix:
         """From any scipy sparse matrix; duplicates are added, indices sorted."""
+        forward = cls._one_way(matrix, dtype, symmetric)
+        if not symmetric:
+            backward = cls._one_way(matrix.T, dtype, False)
+            forward._transpose, backward._transpose = backward, forward
+        return forward
+
+    @classmethod
+    def _one_way(cls, matrix: Any, dtype: torch.dtype, symmetric: bool) -> SparseMatrix:
         csr = matrix.tocsr().copy()
         csr.sum_duplicates()
         csr.sort_indices()
@@ -41,6 +56,7 @@ class SparseMatrix:
             torch.from_numpy(csr.indices.astype(np.int64)),
             torch.from_numpy(np.ascontiguousarray(csr.data)).to(dtype),
             csr.shape,
+            symmetric,
         )
 
     def to_scipy(self) -> Any:
@@ -63,17 +79,21 @@ class SparseMatrix:
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> SparseMatrix:
         """A copy on another device or in another precision (itself where nothing changes)."""
-        values = self.values.to(device=device, dtype=dtype)
-        if values is self.values:
+        if self.values.to(device=device, dtype=dtype) is self.values:
             return self
-        return SparseMatrix(self.indptr.to(device), self.indices.to(device), values, self.shape)
+        forward = self._moved(device, dtype)
+        if not self.symmetric:
+            backward = self.t()._moved(device, dtype)
+            forward._transpose, backward._transpose = backward, forward
+        return forward
+
+    def _moved(self, device: torch.device | str | None, dtype: torch.dtype | None) -> SparseMatrix:
+        values = self.values.to(device=device, dtype=dtype)
+        return SparseMatrix(self.indptr.to(device), self.indices.to(device), values, self.shape, self.symmetric)
 
     def t(self) -> SparseMatrix:
-        """The transpose, computed once."""
-        if self._transpose is None:
-            transposed = SparseMatrix.from_scipy(self.to_scipy().T.tocsr(), self.dtype).to(self.device)
-            transposed._transpose = self
-            self._transpose = transposed
+        """The transpose."""
+        assert self._transpose is not None, "made by from_scipy"
         return self._transpose
 
     def rows(self, index: Tensor) -> SparseMatrix:
@@ -83,19 +103,14 @@ class SparseMatrix:
     def submatrix(self, index: Tensor) -> SparseMatrix:
         """Rows and columns of ``index``: the induced subgraph of an adjacency matrix."""
         keep = index.cpu().numpy()
-        return SparseMatrix.from_scipy(self.to_scipy()[keep][:, keep], self.dtype).to(self.device)
+        return SparseMatrix.from_scipy(self.to_scipy()[keep][:, keep], self.dtype, self.symmetric).to(self.device)
 
     def to_dense(self) -> Tensor:
-        return self._as_torch().to_dense()
-
-    def _as_torch(self) -> Tensor:
-        if self._csr is None:
-            self._csr = torch.sparse_csr_tensor(self.indptr, self.indices, self.values, self.shape)
-        return self._csr
+        return self._csr.to_dense()
 
     def multiply(self, dense: Tensor) -> Tensor:
         """Plain product with a ``[columns, k]`` tensor, without autograd."""
-        return self._as_torch() @ dense
+        return self._csr @ dense
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """Product with ``[columns, k]`` (or ``[columns]``), differentiable twice and under vmap."""
@@ -107,6 +122,12 @@ class SparseMatrix:
 
     def __repr__(self) -> str:
         return f"SparseMatrix(shape={self.shape}, nnz={self.nnz}, dtype={self.dtype}, device={self.device})"
+
+
+def _csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    with warnings.catch_warnings():  # "beta state", "invariant checks": said on every first use
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.sparse_csr_tensor(indptr, indices, values, shape)
 
 
 class _SparseMatmul(torch.autograd.Function):

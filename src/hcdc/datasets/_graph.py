@@ -22,7 +22,7 @@ class Graph:
 
     Attributes:
         x: Node features ``[n, d]``, dense (synthetic graphs) or sparse (most originals).
-        adj: Weighted symmetric adjacency ``[n, n]`` without self-loops; sparse for originals, dense for synthetic graphs;
+        adj: Weighted symmetric adjacency ``[n, n]`` without self-loops; sparse (``symmetric=True``) or dense (synthetic);
             None is the identity structure (no edges: every node sees itself only).
     """
 
@@ -105,7 +105,7 @@ def normalise_sparse(adj: SparseMatrix) -> SparseMatrix:
 
     loops = adj.to_scipy() + sparse.eye(adj.shape[0], format="csr")
     scale = sparse.diags(1.0 / np.sqrt(np.asarray(loops.sum(1)).ravel()))
-    return SparseMatrix.from_scipy(scale @ loops @ scale, adj.dtype).to(adj.device)
+    return SparseMatrix.from_scipy(scale @ loops @ scale, adj.dtype, symmetric=adj.symmetric).to(adj.device)
 
 
 @dataclass(frozen=True, eq=False)
