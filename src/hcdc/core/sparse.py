@@ -7,12 +7,18 @@ columns, so that B lanes cost one product with B times the columns. The function
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+_triton: Any = None
+if torch.cuda.is_available():
+    with contextlib.suppress(ImportError):
+        from hcdc.core import _triton_spmm as _triton
 
 
 class SparseMatrix:
@@ -110,6 +116,8 @@ class SparseMatrix:
 
     def multiply(self, dense: Tensor) -> Tensor:
         """Plain product with a ``[columns, k]`` tensor, without autograd."""
+        if dense.is_cuda and _triton is not None:
+            return _triton.spmm(self.indptr, self.indices, self.values, dense, self.shape[0])
         return self._csr @ dense
 
     def __matmul__(self, dense: Tensor) -> Tensor:

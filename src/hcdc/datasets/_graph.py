@@ -62,21 +62,49 @@ class Graph:
         return Graph(x, self.adj.submatrix(index) if isinstance(self.adj, SparseMatrix) else self.adj)
 
     def propagation(self) -> Matrix | None:
-        """P = D^-1/2 (A + I) D^-1/2, the GCN-normalised adjacency; None stands for the identity.
+        """P = D^-1/2 (A + I) D^-1/2, the GCN-normalised adjacency; None stands for the identity."""
+        return self._normalised("P", loops=True)
 
-        Differentiable for a dense adjacency that requires a gradient; cached otherwise.
-        """
+    def normalised_adjacency(self) -> Matrix | None:
+        """D^-1/2 A D^-1/2 without self-loops (rows of isolated nodes are 0); None stands for no edges."""
+        return self._normalised("A", loops=False)
+
+    def prepare(self, *matrices: str) -> None:
+        """Make and keep ``"P"``, ``"A"`` or ``"edges"`` now: inside a ``torch.func`` transform it would be too late."""
+        for name in matrices:
+            if name == "edges":
+                self.edges()
+            elif self.adj is not None and not (isinstance(self.adj, Tensor) and self.adj.requires_grad):
+                self._cache[name] = self._normalised(name, loops=name == "P")
+
+    def _normalised(self, name: str, loops: bool) -> Matrix | None:
+        if self.adj is None or name in self._cache:
+            return self._cache.get(name)
+        if isinstance(self.adj, Tensor):  # cheap, differentiable, kept only by prepare
+            return normalise_dense(self.adj, loops)
+        self._cache[name] = normalise_sparse(self.adj, loops)
+        return self._cache[name]  # type: ignore[no-any-return]
+
+    def largest_laplacian_eigenvalue(self) -> float:
+        """lambda_max of L = I - D^-1/2 A D^-1/2, at most 2; 2 for a graph without edges."""
         if self.adj is None:
-            return None
-        if isinstance(self.adj, Tensor):
-            if self.adj.requires_grad:
-                return normalise_dense(self.adj)
-            if "P" not in self._cache:
-                self._cache["P"] = normalise_dense(self.adj)
-            return self._cache["P"]  # type: ignore[no-any-return]
-        if "P" not in self._cache:
-            self._cache["P"] = normalise_sparse(self.adj)
-        return self._cache["P"]  # type: ignore[no-any-return]
+            return 2.0
+        if "lmax" not in self._cache:
+            a = self.normalised_adjacency()
+            if isinstance(a, SparseMatrix):
+                from scipy.sparse.linalg import eigsh
+
+                start = np.ones(a.shape[0]) + np.arange(a.shape[0]) % 7
+                low = float(
+                    eigsh(
+                        a.to_scipy().astype(np.float64), 1, which="SA", v0=start, return_eigenvectors=False
+                    )[0]
+                )
+            else:
+                assert a is not None
+                low = float(torch.linalg.eigvalsh(a.detach().double())[0])
+            self._cache["lmax"] = max(1.0 - low, 1e-6)
+        return self._cache["lmax"]  # type: ignore[no-any-return]
 
     def edges(self) -> tuple[Tensor, Tensor]:
         """``(edge_index [2, E], edge_weight [E])`` for PyG layers, without self-loops; entries of weight 0 are left out."""
@@ -92,20 +120,24 @@ class Graph:
         return self._cache["edges"]  # type: ignore[no-any-return]
 
 
-def normalise_dense(adj: Tensor) -> Tensor:
-    """D^-1/2 (A + I) D^-1/2 of a dense adjacency ``[n, n]``, differentiable."""
-    loops = adj + torch.eye(adj.shape[0], dtype=adj.dtype, device=adj.device)
-    scale = loops.sum(1).clamp_min(1e-12).rsqrt()
-    return scale[:, None] * loops * scale[None, :]
+def normalise_dense(adj: Tensor, loops: bool = True) -> Tensor:
+    """D^-1/2 (A + I) D^-1/2 of a dense adjacency ``[n, n]`` (A alone without ``loops``), differentiable."""
+    a = adj + torch.eye(adj.shape[0], dtype=adj.dtype, device=adj.device) if loops else adj
+    degree = a.sum(1)
+    scale = torch.where(degree > 0, degree.clamp_min(1e-12).rsqrt(), torch.zeros_like(degree))
+    return scale[:, None] * a * scale[None, :]
 
 
-def normalise_sparse(adj: SparseMatrix) -> SparseMatrix:
-    """D^-1/2 (A + I) D^-1/2 of a constant sparse adjacency."""
+def normalise_sparse(adj: SparseMatrix, loops: bool = True) -> SparseMatrix:
+    """D^-1/2 (A + I) D^-1/2 of a constant sparse adjacency (A alone without ``loops``)."""
     from scipy import sparse
 
-    loops = adj.to_scipy() + sparse.eye(adj.shape[0], format="csr")
-    scale = sparse.diags(1.0 / np.sqrt(np.asarray(loops.sum(1)).ravel()))
-    return SparseMatrix.from_scipy(scale @ loops @ scale, adj.dtype, symmetric=adj.symmetric).to(adj.device)
+    a = adj.to_scipy()
+    if loops:
+        a = a + sparse.eye(adj.shape[0], format="csr")
+    degree = np.asarray(a.sum(1), np.float64).ravel()
+    scale = sparse.diags(np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0))
+    return SparseMatrix.from_scipy(scale @ a @ scale, adj.dtype, symmetric=adj.symmetric).to(adj.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +186,7 @@ class GraphData:
         normalisation: What was done to the features: ``"row"`` (divided by row sum), ``"standard"`` or ``"none"``.
         split: How the split came about, in words (printed and stored).
         class_names: One name a class.
+        origin: Arguments with which `hcdc.data` reads it again; empty for data handed over in memory.
     """
 
     name: str
@@ -167,6 +200,7 @@ class GraphData:
     normalisation: str = "none"
     split: str = "public"
     class_names: tuple[str, ...] = ()
+    origin: dict[str, Any] = field(default_factory=dict)
 
     kind = "graph"
 

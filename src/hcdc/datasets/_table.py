@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +30,9 @@ class Rows:
         return int(self.y.shape[0])
 
     def to(self, device: torch.device | str) -> Rows:
-        return Rows(self.x.to(device), self.y.to(device), None if self.weight is None else self.weight.to(device))
+        return Rows(
+            self.x.to(device), self.y.to(device), None if self.weight is None else self.weight.to(device)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +45,7 @@ class TableData:
         num_classes: Number of classes, or None for regression.
         feature_names, class_names: Names for reports.
         split: How the split came about, in words.
+        origin: Arguments with which `hcdc.data` reads it again; empty for data handed over in memory.
     """
 
     name: str
@@ -53,6 +57,7 @@ class TableData:
     feature_names: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
     split: str = ""
+    origin: dict[str, Any] = field(default_factory=dict)
 
     kind = "table"
 

@@ -1,0 +1,27 @@
+"""What is searched: boxes, finite sets, products, graph filters, graph networks, and how they are stored."""
+
+from hcdc.spaces._base import Config, Network, Params, Space, config_hash, stack
+from hcdc.spaces._box import Box
+from hcdc.spaces._finite import Finite, halves, project_simplex
+from hcdc.spaces._gnn_zoo import GNNZoo
+from hcdc.spaces._polynomial import PolynomialFilter
+from hcdc.spaces._product import Product
+from hcdc.spaces._registry import from_spec, register
+
+__all__ = [
+    "Box",
+    "Config",
+    "Finite",
+    "GNNZoo",
+    "Network",
+    "Params",
+    "PolynomialFilter",
+    "Product",
+    "Space",
+    "config_hash",
+    "from_spec",
+    "halves",
+    "project_simplex",
+    "register",
+    "stack",
+]

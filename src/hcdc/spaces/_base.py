@@ -26,6 +26,9 @@ def config_hash(config: Config) -> str:
 class Network(Protocol):
     """A network as pure functions; parameters are a dict of tensors."""
 
+    def prepare(self, graph: Graph) -> None:
+        """Make the matrices that ``forward`` needs of ``graph``, before any ``torch.func`` transform runs it."""
+
     def init(self, generator: torch.Generator) -> Params:
         """Fresh parameters, drawn from ``generator`` on the CPU."""
 

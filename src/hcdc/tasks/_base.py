@@ -65,6 +65,10 @@ class Task(ABC):
         """Accuracy (classification) or minus the loss (anything else), higher is better."""
         return -self.loss(outputs, data)
 
+    def prepare(self, data: Any) -> None:
+        """Make what ``predict`` needs of ``data`` once, before any ``torch.func`` transform runs; nothing by default."""
+        return
+
     # --- synthetic data -------------------------------------------------------------------------------------------
 
     @abstractmethod

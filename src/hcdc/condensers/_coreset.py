@@ -1,0 +1,81 @@
+"""What K-Center and Herding share: embeddings by a GCN trained on the original, choice class by class."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hcdc.condensers._base import Reducer, allocate_labels
+from hcdc.condensers._nodes import chosen, graph_task, members
+from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.errors import InputError
+from hcdc.core.progress import Progress
+from hcdc.core.seeds import derive
+from hcdc.datasets._graph import Nodes
+from hcdc.tasks._base import Task
+from hcdc.tasks._graph import GraphTask
+from hcdc.training._gcn import GCNRecipe, gcn_inputs, gcn_logits, train_gcn
+
+
+@dataclass(frozen=True)
+class Coreset(Reducer):
+    """Real nodes chosen by their embeddings, with their induced subgraph.
+
+    The embedding of a node is the log-softmax output of a 2-layer GCN trained on the original training nodes
+    (last step), as the coresets published with GCond take it.
+
+    Attributes:
+        steps: Adam steps of the GCN's training.
+        hidden: Its width.
+    """
+
+    steps: int = 600
+    hidden: int = 256
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.hidden < 1:
+            raise InputError(
+                f"{self.name}: steps and hidden must be at least 1, got {self.steps} and {self.hidden}"
+            )
+
+    @abstractmethod
+    def choose(self, points: Tensor, count: int) -> Tensor:
+        """Positions ``[count]`` of the chosen among ``points`` ``[m, k]`` of one class."""
+
+    def reduce(
+        self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
+    ) -> Nodes:
+        graph = graph_task(task, self.name)
+        nodes = graph.part(part)
+        wanted = allocate_labels(nodes.y, size, graph.num_classes, f"{part}_size")
+        if (saved := checkpoint.load()) is not None:
+            return chosen(nodes, saved[0]["picked"])
+        points = self._embed(graph, nodes, seed, progress)
+        counts = wanted.bincount(minlength=graph.num_classes).tolist()
+        picked = torch.cat(
+            [
+                of[self.choose(points[of], count)]
+                for of, count in zip(members(nodes.y, graph.num_classes), counts)
+            ]
+        )
+        checkpoint.save({"picked": picked}, {})
+        return chosen(nodes, picked)
+
+    def _embed(self, task: GraphTask, nodes: Nodes, seed: int, progress: Progress) -> Tensor:
+        phase = progress.phase(f"GCN embedding for {self.name}", self.steps)
+        params = train_gcn(
+            task.train,
+            task.num_classes,
+            [derive(seed, "coreset")],
+            GCNRecipe(steps=self.steps, hidden=self.hidden),
+            on_step=phase.step,
+        ).last
+        return gcn_logits(params, gcn_inputs(nodes))[:, 0].log_softmax(-1).cpu()
+
+    def settings(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)

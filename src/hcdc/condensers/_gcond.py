@@ -1,0 +1,294 @@
+"""GCond and GCond-X: condense a graph by matching the training gradients of SGC networks, class by class."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from hcdc.condensers._base import Reducer, allocate_labels
+from hcdc.condensers._nodes import graph_task, members, random_members, rows
+from hcdc.condensers._pge import PGEParams, init_pge, pge_adjacency
+from hcdc.condensers._sgc import (
+    ClassBatches,
+    Groups,
+    init_sgc,
+    matching_distance,
+    propagated,
+    sgc_gradients,
+    with_ones,
+)
+from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.errors import InputError, NumericalError
+from hcdc.core.progress import Progress
+from hcdc.core.seeds import stream
+from hcdc.datasets._graph import Graph, Nodes, normalise_dense
+from hcdc.tasks._base import Task
+from hcdc.training._adam import Adam
+
+SAVE_SECONDS = 5.0
+"""Seconds between two checkpoints: what an interruption can lose."""
+
+
+@dataclass(frozen=True)
+class GradientMatching(Reducer):
+    """What GCond and GCond-X share: the loops.
+
+    Each epoch takes a fresh SGC. ``outer`` times: the gradient of every class on the synthetic graph is
+    brought closer to that on the original (one Adam step on the synthetic set), then the SGC takes ``inner``
+    Adam steps on the synthetic graph. The last iterate is returned; only the labels of the condensed part
+    are looked at.
+
+    Attributes:
+        epochs: Fresh networks.
+        outer: Steps of the synthetic set an epoch.
+        inner: Steps of the network between two of these.
+        lr_feat: Learning rate of the features.
+        lr_model: Learning rate of the network.
+        hops: K, propagations of the SGC. The original's P^K X is computed once, with full neighbourhoods (the
+            reference samples neighbours).
+        hidden: 0 for a linear SGC; else ReLU units between propagation and output (the reference's ogbn-arxiv
+            network has its hidden layer before propagation, and batch normalisation).
+        batch: Original nodes drawn of each class a step.
+    """
+
+    epochs: int = 600
+    outer: int = 20
+    inner: int = 15
+    lr_feat: float = 1e-4
+    lr_model: float = 0.01
+    hops: int = 2
+    hidden: int = 0
+    batch: int = 256
+
+    title: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for key in ("epochs", "outer", "hops", "batch"):
+            if getattr(self, key) < 1:
+                raise InputError(f"{self.name}: {key} must be at least 1, got {getattr(self, key)}")
+        for key in ("inner", "hidden"):
+            if getattr(self, key) < 0:
+                raise InputError(f"{self.name}: {key} must not be negative, got {getattr(self, key)}")
+        for key in ("lr_feat", "lr_model"):
+            if not getattr(self, key) > 0:
+                raise InputError(f"{self.name}: {key} must be positive, got {getattr(self, key)}")
+
+    def settings(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    # the synthetic structure: what GCond and GCond-X differ in
+
+    @abstractmethod
+    def init_structure(self, features: int, generator: torch.Generator) -> PGEParams:
+        """Parameters of the synthetic adjacency; empty where it is not learned."""
+
+    @abstractmethod
+    def adjacency(self, x: Tensor, structure: PGEParams) -> Tensor | None:
+        """The synthetic adjacency ``[n, n]`` of features ``[n, d]``, differentiable; None is no edges."""
+
+    @abstractmethod
+    def learns_structure(self, epoch: int) -> bool:
+        """Whether this epoch (from 0) steps the adjacency; otherwise it steps the features."""
+
+    @property
+    @abstractmethod
+    def structure_lr(self) -> float:
+        """Learning rate of the adjacency."""
+
+    # the loops
+
+    def reduce(
+        self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
+    ) -> Nodes:
+        graph = graph_task(task, self.name)
+        nodes, classes = graph.part(part), graph.num_classes
+        y = allocate_labels(nodes.y, size, classes, f"{part}_size")
+        start = stream(seed, self.name, part, "start")
+        picked = random_members(nodes.y, y, classes, start).to(nodes.y.device)
+        x = rows(nodes.graph, nodes.positions()[picked]).clone()
+        state = _State(x, self.init_structure(x.shape[1], start), self.lr_feat, self.structure_lr)
+        state.load(checkpoint)
+
+        real = ClassBatches(propagated(nodes, self.hops), nodes.y, classes, self.batch)
+        labels = _Labels(y, classes, x)
+        phase = progress.phase(self.title, self.epochs)
+        saved = time.monotonic()
+        for epoch in range(state.epoch, self.epochs):
+            what = "adjacency" if self.learns_structure(epoch) else "features"
+            learn = state.optimisers[what]
+            distance = self._epoch(state, learn, real, labels, stream(seed, self.name, part, epoch))
+            if not (
+                math.isfinite(distance) and all(bool(t.isfinite().all()) for t in learn.tensors.values())
+            ):
+                raise NumericalError(
+                    f"{self.title} diverged in epoch {epoch + 1} of {self.epochs}: NaN or infinity at learning rate "
+                    f"{learn.lr} of the {what} and {self.lr_model} of the network; try smaller ones"
+                )
+            state.epoch = epoch + 1
+            if state.epoch == self.epochs or time.monotonic() - saved >= SAVE_SECONDS:
+                state.save(checkpoint)
+                saved = time.monotonic()
+            phase.step(state.epoch, f"matching distance {distance:.3f}")
+        return Nodes(self._graph(state), y.to(x.device))
+
+    def _propagate(self, state: _State) -> Tensor:
+        """P'^K X' of the synthetic graph, with ones ``[n, d + 1]``."""
+        z = state.x
+        adj = self.adjacency(z, state.pge)
+        if adj is not None:
+            p = normalise_dense(adj)
+            for _ in range(self.hops):
+                z = p @ z
+        return with_ones(z)
+
+    def _graph(self, state: _State) -> Graph:
+        with torch.no_grad():
+            return Graph(state.x.detach(), self.adjacency(state.x, state.pge))
+
+    def _epoch(
+        self, state: _State, learn: Adam, real: ClassBatches, labels: _Labels, generator: torch.Generator
+    ) -> float:
+        """One fresh network; returns the mean matching distance of its outer steps."""
+        layers = [w.to(state.x) for w in init_sgc(state.x.shape[1], labels.classes, self.hidden, generator)]
+        network = Adam({str(k): w for k, w in enumerate(layers)}, self.lr_model)
+        total = torch.zeros((), dtype=torch.float64)
+        with learn.differentiated() as tensors:
+            for step in range(self.outer):
+                z = self._propagate(state)  # once a step: the inner loop saw the same synthetic graph
+                if step:
+                    fixed = z.detach()
+                    for _ in range(self.inner):
+                        network.step(*sgc_gradients(fixed, labels.target, labels.weight, layers))
+                real_z, real_weight = real.draw(generator)
+                wanted = sgc_gradients(real_z, labels.class_target, real_weight, layers)
+                groups = labels.groups
+                found = sgc_gradients(z[groups.index], labels.class_target, groups.weight, layers)
+                distance = matching_distance(found, wanted, labels.class_weight)
+                learn.step(*torch.autograd.grad(distance, tensors))
+                total += distance.detach().cpu()
+        return float(total) / self.outer
+
+
+class _Labels:
+    """The synthetic labels in the forms the loops need.
+
+    Args:
+        y: Labels ``[n]``.
+        classes: Number of classes.
+        like: A tensor whose device and dtype the weights take.
+    """
+
+    def __init__(self, y: Tensor, classes: int, like: Tensor):
+        self.classes = classes
+        one_hot = torch.eye(classes).to(like)
+        counts = y.bincount(minlength=classes).double()
+        self.target = one_hot[:, y.to(like.device)]  # [C, n]
+        self.weight = torch.full((len(y),), 1 / len(y)).to(like)
+        self.class_target = one_hot[:, :, None]  # [classes, C, 1]
+        self.class_weight = (counts / counts.max()).to(like)
+        self.groups = Groups(members(y, classes), like.device, like.dtype)
+
+
+class _State:
+    """What an epoch changes: features, structure and their optimisers; stored in checkpoints."""
+
+    def __init__(self, x: Tensor, structure: PGEParams, lr_feat: float, lr_structure: float):
+        self.x, self.epoch = x, 0
+        self.pge = {name: p.to(x) for name, p in structure.items()}
+        self.optimisers = {"features": Adam({"x": x}, lr_feat), "adjacency": Adam(self.pge, lr_structure)}
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {
+            f"{what}.{kind}.{name}": tensor
+            for what, adam in self.optimisers.items()
+            for kind, tensors in (("value", adam.tensors), ("first", adam.first), ("second", adam.second))
+            for name, tensor in tensors.items()
+        }
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        steps = {what: adam.steps for what, adam in self.optimisers.items()}
+        checkpoint.save(self._tensors(), {"epoch": self.epoch, "steps": steps})
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        if (saved := checkpoint.load()) is None:
+            return
+        for name, tensor in self._tensors().items():
+            tensor.copy_(saved[0][name])
+        self.epoch = saved[1]["epoch"]
+        for what, adam in self.optimisers.items():
+            adam.steps = saved[1]["steps"][what]
+
+
+@dataclass(frozen=True)
+class GCondX(GradientMatching):
+    """GCond-X: learned features without structure; the adjacency is the identity throughout."""
+
+    name = "gcondx"
+    title = "GCond-X"
+
+    def init_structure(self, features: int, generator: torch.Generator) -> PGEParams:
+        return {}
+
+    def adjacency(self, x: Tensor, structure: PGEParams) -> None:
+        return None
+
+    def learns_structure(self, epoch: int) -> bool:
+        return False
+
+    @property
+    def structure_lr(self) -> float:
+        return self.lr_feat
+
+
+@dataclass(frozen=True)
+class GCond(GradientMatching):
+    """GCond: learned features, and an adjacency that a learned function makes of them (see `pge_adjacency`).
+
+    Of every 50 epochs the first 10 step the adjacency's parameters, the other 40 the features.
+
+    Attributes:
+        lr_adj: Learning rate of the adjacency's parameters.
+        pge_hidden: Width of the adjacency's MLP.
+        cut: Entries of the finished adjacency below this become 0; the reference cuts at .05 (.01 for large
+            graphs) before it tests other architectures than GCN, and not for the GCN.
+    """
+
+    lr_adj: float = 1e-4
+    pge_hidden: int = 128
+    cut: float = 0.0
+
+    name = "gcond"
+    title = "GCond"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.lr_adj > 0 or self.pge_hidden < 1 or not 0 <= self.cut < 1:
+            raise InputError(
+                f"gcond: lr_adj must be positive, pge_hidden at least 1 and cut in [0, 1), "
+                f"got {self.lr_adj}, {self.pge_hidden} and {self.cut}"
+            )
+
+    def init_structure(self, features: int, generator: torch.Generator) -> PGEParams:
+        return init_pge(features, self.pge_hidden, generator)
+
+    def adjacency(self, x: Tensor, structure: PGEParams) -> Tensor:
+        return pge_adjacency(x, structure)
+
+    def learns_structure(self, epoch: int) -> bool:
+        return epoch % 50 < 10
+
+    @property
+    def structure_lr(self) -> float:
+        return self.lr_adj
+
+    def _graph(self, state: _State) -> Graph:
+        with torch.no_grad():
+            adj = self.adjacency(state.x, state.pge)
+            return Graph(state.x.detach(), torch.where(adj < self.cut, 0.0, adj))

@@ -1,0 +1,60 @@
+"""Reducers by name, with the reference settings as named presets (JSON files beside this module)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from hcdc.condensers._base import Reducer
+from hcdc.condensers._gcond import GCond, GCondX
+from hcdc.condensers._herding import Herding
+from hcdc.condensers._kcenter import KCenter
+from hcdc.condensers._random import RandomReducer
+from hcdc.core.errors import InputError, unknown_name
+
+REDUCERS: dict[str, type[Reducer]] = {
+    reducer.name: reducer for reducer in (RandomReducer, KCenter, Herding, GCondX, GCond)
+}
+
+
+@cache
+def reducer_presets(name: str) -> dict[str, dict[str, Any]]:
+    """The presets of a method: ``{preset: {"note": where it comes from, "settings": {...}}}``."""
+    if name not in REDUCERS:
+        raise unknown_name("method", name, REDUCERS)
+    text = resources.files("hcdc.condensers").joinpath("presets", f"{name}.json").read_text()
+    presets: dict[str, dict[str, Any]] = json.loads(text)
+    return presets
+
+
+def make_reducer(name: str, preset: str | None = None, **overrides: Any) -> Reducer:
+    """A reducer by name.
+
+    Args:
+        name: One of `REDUCERS`.
+        preset: One of `reducer_presets(name)`; None takes the defaults of the class.
+        overrides: Settings that differ from the preset.
+
+    Example:
+        >>> make_reducer("gcond", "cora", epochs=100).settings()["epochs"]
+        100
+    """
+    presets = reducer_presets(name)
+    if preset is not None and preset not in presets:
+        raise unknown_name(f"preset of method '{name}'", preset, presets)
+    reducer = REDUCERS[name]
+    fields = {field.name: field for field in dataclasses.fields(reducer)}  # type: ignore[arg-type]
+    for key, value in overrides.items():
+        if key not in fields:
+            if not fields:
+                raise InputError(f"method '{name}' has no settings, but '{key}' was given")
+            raise unknown_name(f"setting of method '{name}'", key, fields)
+        if isinstance(value, bool) or not isinstance(
+            value, int if fields[key].type == "int" else (int, float)
+        ):
+            raise InputError(f"setting '{key}' of method '{name}' must be {fields[key].type}, got {value!r}")
+    settings = {} if preset is None else presets[preset]["settings"]
+    return reducer(**{**settings, **overrides})

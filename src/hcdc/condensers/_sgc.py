@@ -1,0 +1,141 @@
+"""The network that GCond matches gradients of: SGC, softmax(P^K X W + b), with its gradients in closed form.
+
+Because propagation comes before the weights, P^K X is computed once, a network is logistic regression on its
+rows, and the gradient of a class is error times rows: no automatic differentiation is needed for it, and so
+none twice.
+
+Layers are matrices ``[outputs, inputs + 1]`` whose last column is the bias; inputs end in a column of ones.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from hcdc.condensers._nodes import members, rows
+from hcdc.datasets._graph import Nodes
+
+
+def with_ones(z: Tensor) -> Tensor:
+    """``z`` with a last column of ones ``[..., d + 1]``."""
+    return torch.cat([z, z.new_ones(*z.shape[:-1], 1)], -1)
+
+
+def propagated(nodes: Nodes, hops: int) -> Tensor:
+    """The rows of P^hops X at the labelled nodes ``[m, d]``, dense."""
+    p, x, index = nodes.graph.propagation(), nodes.graph.x, nodes.positions()
+    if p is None:
+        return rows(nodes.graph, index)
+    if isinstance(x, Tensor) or isinstance(p, Tensor):
+        z = x if isinstance(x, Tensor) else x.to_dense()
+        for _ in range(hops):
+            z = p @ z
+        return z[index]
+    left, right, keep = p.to_scipy(), x.to_scipy(), index.cpu().numpy()
+    out = torch.empty(len(keep), x.shape[1], dtype=x.dtype)
+    for start in range(0, len(keep), 4096):
+        block = left[keep[start : start + 4096]]
+        for _ in range(hops - 1):
+            block = block @ left
+        out[start : start + 4096] = torch.from_numpy((block @ right).toarray())
+    return out.to(x.device)
+
+
+def init_sgc(features: int, classes: int, hidden: int, generator: torch.Generator) -> list[Tensor]:
+    """Fresh layers, uniform in +-1/sqrt(inputs); one layer, or two with ``hidden`` ReLU units between."""
+    sizes = [features, hidden, classes] if hidden else [features, classes]
+    return [
+        (torch.rand(fan_out, fan_in + 1, generator=generator) * 2 - 1) / math.sqrt(fan_in)
+        for fan_in, fan_out in itertools.pairwise(sizes)
+    ]
+
+
+def sgc_gradients(z: Tensor, target: Tensor, weight: Tensor, layers: Sequence[Tensor]) -> list[Tensor]:
+    """Gradients of ``sum_i weight_i * cross_entropy(network(z_i), target_i)`` with respect to the layers.
+
+    For one layer ``W``: ``dW = ((softmax(W z^T) - target) * weight) z``. Leading dimensions are separate
+    sums (one a class), all in one product.
+
+    Args:
+        z: Propagated features with ones ``[..., m, d + 1]``.
+        target: One-hot labels ``[..., C, m]`` (or broadcastable).
+        weight: Weight of each row ``[..., m]``; 0 for padding.
+        layers: One or two matrices, see `init_sgc`.
+
+    Returns:
+        One tensor ``[..., outputs, inputs + 1]`` a layer.
+    """
+    if len(layers) == 1:
+        error = (torch.softmax(layers[0] @ z.mT, -2) - target) * weight.unsqueeze(-2)
+        return [error @ z]
+    first, second = layers
+    before = first @ z.mT
+    hidden = torch.cat([torch.relu(before), before.new_ones(*before.shape[:-2], 1, before.shape[-1])], -2)
+    error = (torch.softmax(second @ hidden, -2) - target) * weight.unsqueeze(-2)
+    back = (second[:, :-1].mT @ error) * (before > 0)
+    return [back @ z, error @ hidden.mT]
+
+
+class Groups:
+    """Rows of several classes as one padded index: a batch of classes is one gather.
+
+    Attributes:
+        index: ``[classes, m]`` row numbers, padded with 0.
+        weight: ``[classes, m]``, 1 / size of the class, and 0 for padding.
+    """
+
+    def __init__(self, rows_of: Sequence[Tensor], device: torch.device, dtype: torch.dtype):
+        width = max(len(r) for r in rows_of)
+        index = torch.zeros(len(rows_of), width, dtype=torch.long)
+        weight = torch.zeros(len(rows_of), width, dtype=torch.float64)
+        for c, r in enumerate(rows_of):
+            index[c, : len(r)] = r
+            weight[c, : len(r)] = 1 / len(r)
+        self.index, self.weight = index.to(device), weight.to(device, dtype)
+
+
+class ClassBatches:
+    """Propagated original rows, drawn class by class.
+
+    Args:
+        z: Propagated features ``[m, d]``.
+        y: Labels ``[m]``.
+        num_classes: Number of classes.
+        batch: Rows drawn of each class; a class that has no more gives all of them every time.
+    """
+
+    def __init__(self, z: Tensor, y: Tensor, num_classes: int, batch: int):
+        self.z, self.batch = with_ones(z), batch
+        self.members = members(y, num_classes)
+        self._all = self._gather(self.members) if max(len(m) for m in self.members) <= batch else None
+
+    def _gather(self, rows_of: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        groups = Groups(rows_of, self.z.device, self.z.dtype)
+        return self.z[groups.index], groups.weight
+
+    def draw(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """``(z [classes, m, d + 1], weight [classes, m])``."""
+        if self._all is not None:
+            return self._all
+        return self._gather(
+            [m[torch.randperm(len(m), generator=generator)[: self.batch]] for m in self.members]
+        )
+
+
+def matching_distance(synthetic: Sequence[Tensor], real: Sequence[Tensor], class_weight: Tensor) -> Tensor:
+    """Sum over classes, layers and outputs of 1 - cosine between gradient rows, biases left out.
+
+    Args:
+        synthetic, real: Gradients ``[classes, outputs, inputs + 1]`` of each layer.
+        class_weight: ``[classes]``.
+    """
+    total = class_weight.new_zeros(())
+    for s, r in zip(synthetic, real):
+        s, r = s[..., :-1], r[..., :-1]
+        cosine = (s * r).sum(-1) / (s.norm(dim=-1) * r.norm(dim=-1) + 1e-6)
+        total = total + (class_weight[:, None] * (1 - cosine)).sum()
+    return total

@@ -1,0 +1,182 @@
+"""The one door to data: a name, a path or an object becomes a `GraphData` or a `TableData`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hcdc.core.errors import InputError, unknown_name
+from hcdc.datasets._arxiv import arxiv
+from hcdc.datasets._embedded import embedded
+from hcdc.datasets._graph import GraphData
+from hcdc.datasets._npz import read_npz
+from hcdc.datasets._pyg import PLACES, from_pyg, is_pyg, named, several
+from hcdc.datasets._table import TableData
+from hcdc.datasets._tabular import TABLE_SUFFIXES, from_arrays, from_frame, read_table
+
+EMBEDDED = ("citeseer-embedded", "embedded")
+NAMES = (*PLACES, "ogbn-arxiv", *EMBEDDED)
+ROADS = (
+    "a name (see hcdc.datasets.NAMES), a path (.npz, .csv, .parquet), a PyG Data object, a pandas "
+    "DataFrame with target=, or arrays (x, y)"
+)
+
+
+def load(
+    source: Any,
+    *,
+    root: str | os.PathLike[str] | None = None,
+    target: str | None = None,
+    seed: int = 0,
+    split: Any = None,
+    download: bool = True,
+) -> GraphData | TableData:
+    """Read data for node classification (`GraphData`) or for a table task (`TableData`).
+
+    Args:
+        source: A name of `NAMES`; a path to an ``.npz`` graph in the gnn-benchmark layout or to a CSV or
+            Parquet table; a PyG ``Data``; a pandas ``DataFrame``; a tuple ``(x, y)`` of arrays; or data read
+            before.
+        root: Folder of the named sets; by default the environment variable ``HCDC_DATA``, then
+            ``~/.cache/hcdc``.
+        target: Column to predict, for tables only.
+        seed: Seed of the split where one is made.
+        split: None takes the split that the data brings and makes a seeded one where there is none;
+            ``"seeded"`` always makes one; three index arrays or masks (train, val, test) are taken as they
+            are.
+        download: Let PyG download a named set that is not under ``root``.
+
+    Returns:
+        The data; its ``split`` says in words how the split came about.
+
+    Example:
+        >>> hcdc.data("citeseer-embedded").num_classes
+        6
+    """
+    if isinstance(source, (GraphData, TableData)):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        data = _from_text(os.fspath(source), root, target, seed, split, download)
+        if split is not None and not isinstance(split, str):
+            return data
+        text = data.name if data.name in NAMES else os.fspath(source)
+        origin = {"source": text, "seed": seed, "target": target, "split": split}
+        return dataclasses.replace(
+            data, origin={key: value for key, value in origin.items() if value is not None}
+        )
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(source, pandas.DataFrame):
+        return from_frame(source, target, split=split, seed=seed)
+    if target is not None:
+        raise InputError(
+            f"target '{target}' names a column, which only tables with named columns have; leave it out"
+        )
+    if is_pyg(source):
+        return from_pyg(source, split=split, seed=seed)
+    if isinstance(source, (list, tuple)):
+        return _from_sequence(source, seed, split)
+    raise InputError(f"an object of type {type(source).__name__} is not supported as data; pass {ROADS}")
+
+
+def describe(data: GraphData | TableData) -> dict[str, Any]:
+    """What a condensed file says of the data it was made from; `reopen` reads the data again from it."""
+    return {
+        "name": data.name,
+        "source": data.source,
+        "fingerprint": data.fingerprint(),
+        "num_classes": data.num_classes,
+        "class_names": list(data.class_names),
+        "normalisation": data.normalisation if isinstance(data, GraphData) else "standard",
+        "split": data.split,
+        "origin": dict(data.origin),
+    }
+
+
+def reopen(
+    description: Mapping[str, Any], *, root: str | os.PathLike[str] | None = None, download: bool = True
+) -> GraphData | TableData:
+    """The data that `describe` described, refused if its content is no longer the same.
+
+    Args:
+        description: ``meta["data"]`` of a condensed file.
+        root, download: As in `load`.
+    """
+    origin = dict(description.get("origin") or {})
+    if "source" not in origin:
+        raise InputError(
+            f"the data '{description.get('name')}' was handed over in memory, so it cannot be read again "
+            "from the condensed file; pass the data itself"
+        )
+    data = load(origin.pop("source"), root=root, download=download, **origin)
+    found, wanted = data.fingerprint(), description.get("fingerprint")
+    if found != wanted:
+        raise InputError(
+            f"the data '{data.name}' has changed since the condensed file was made (fingerprint {found}, "
+            f"the file has {wanted}); condense it again, or pass the original data"
+        )
+    return data
+
+
+def _from_text(
+    text: str, root: Any, target: str | None, seed: int, split: Any, download: bool
+) -> GraphData | TableData:
+    name = text.lower().replace("-", "_")
+    path = Path(text)
+    names = {known.replace("-", "_") for known in NAMES}
+    table, exists = text.lower().endswith(TABLE_SUFFIXES), os.path.exists(text)
+    if name not in names and not path.suffix and len(path.parts) < 2 and not exists:
+        if len(text.split()) > 1:
+            raise InputError(f"raw text is not supported as data; encode it as numbers and pass {ROADS}")
+        raise unknown_name("dataset", text, NAMES)
+    if name not in names and not exists:
+        raise InputError(f"the file '{text}' does not exist; pass {ROADS}")
+    if target is not None and not table:
+        raise InputError(
+            f"target '{target}' names a column of a table, and '{text}' is not one; leave it out"
+        )
+    if name in names:
+        place = Path(root or os.environ.get("HCDC_DATA") or Path.home() / ".cache" / "hcdc")
+        if name in {known.replace("-", "_") for known in EMBEDDED}:
+            return embedded(split=split, seed=seed)
+        if name == "ogbn_arxiv":
+            return arxiv(place, split=split, seed=seed)
+        return named(name, place, download=download, split=split, seed=seed)
+    if path.is_dir():
+        raise InputError(f"'{text}' is a folder; pass {ROADS}")
+    if table:
+        return read_table(path, target=target, split=split, seed=seed)
+    if path.suffix.lower() == ".npz":
+        return read_npz(path, split=split, seed=seed)
+    raise _unreadable(text, path.suffix.lower())
+
+
+def _unreadable(text: str, suffix: str) -> InputError:
+    roads = {
+        ".txt": "raw text is not supported: encode it as numbers in a .csv table, and pass target=",
+        ".json": "JSON is not supported: write a .csv or .parquet table and pass target=",
+        ".pt": "PyTorch files may hold code: open it yourself and pass the Data object or the arrays (x, y)",
+        ".npy": "one array has no labels: pass arrays (x, y), or an .npz graph",
+        ".hcdc": "it is a condensed file: open it with CondensedDataset.load, or 'hcdc inspect'",
+    }
+    return InputError(f"'{text}' cannot be used as data; {roads.get(suffix, 'pass ' + ROADS)}")
+
+
+def _from_sequence(source: Any, seed: int, split: Any) -> GraphData | TableData:
+    if len(source) and all(is_pyg(item) for item in source):
+        if len(source) > 1:
+            raise several(len(source))
+        return from_pyg(source[0], split=split, seed=seed)
+    if len(source) and all(isinstance(item, str) for item in source):
+        raise InputError(
+            "a list of texts was given, and raw text is not supported; encode it as numbers, pass (x, y)"
+        )
+    if not isinstance(source, tuple) or len(source) != 2:
+        raise InputError(
+            f"a {type(source).__name__} of {len(source)} objects is not supported as data; for a table "
+            "pass the tuple (x, y)"
+        )
+    return from_arrays(*source, split=split, seed=seed)

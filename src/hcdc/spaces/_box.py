@@ -1,0 +1,122 @@
+"""Boxes: continuous hyperparameters between bounds, on a linear or a logarithmic scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hcdc.core.errors import InputError, unknown_name
+from hcdc.spaces._base import Config, Space
+from hcdc.spaces._check import check_lam
+from hcdc.spaces._registry import register
+
+SCALES = ("linear", "log")
+
+
+@register
+class Box(Space):
+    """The box ``low_j <= config[names_j] <= high_j``; compact and connected, so its own extended space.
+
+    lambda_j is the value itself on a linear scale and its log10 on a logarithmic one; samples are uniform in
+    lambda. Values on a logarithmic scale have 12 significant digits: so encoding and decoding a configuration
+    returns the same one.
+
+    Args:
+        names: One name a dimension.
+        low, high: Bounds in the unit of the configuration, one for all or one a dimension.
+        scale: ``"linear"`` or ``"log"``, one for all or one a dimension; ``"log"`` needs ``low > 0``.
+    """
+
+    name = "box"
+    batched = True
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        low: float | Sequence[float],
+        high: float | Sequence[float],
+        scale: str | Sequence[str] = "linear",
+    ):
+        if isinstance(names, str) or not names or len(set(names)) < len(names):
+            raise InputError(f"names {names!r}: a box needs a list of one or more different names")
+        self.names = tuple(names)
+        self.low = tuple(float(v) for v in self._each("low", low))
+        self.high = tuple(float(v) for v in self._each("high", high))
+        self.scale: tuple[str, ...] = tuple(self._each("scale", scale))
+        for name, a, b, kind in zip(self.names, self.low, self.high, self.scale):
+            if kind not in SCALES:
+                raise unknown_name(f"scale of {name}", str(kind), SCALES)
+            if not (math.isfinite(a) and math.isfinite(b) and a < b):
+                raise InputError(f"{name}: bounds {a:g} and {b:g} must be finite and low < high")
+            if kind == "log" and a <= 0:
+                raise InputError(f"{name}: low = {a:g} has no logarithm; a log scale needs low > 0")
+        self._low = torch.tensor([self._to_lam(j, v) for j, v in enumerate(self.low)], dtype=torch.float64)
+        self._high = torch.tensor([self._to_lam(j, v) for j, v in enumerate(self.high)], dtype=torch.float64)
+
+    def _each(self, what: str, value: Any) -> Sequence[Any]:
+        """One value a dimension."""
+        if isinstance(value, (str, int, float)):
+            return [value] * len(self.names)
+        if len(value) != len(self.names):
+            raise InputError(
+                f"{what}: {len(value)} values for {len(self.names)} names; give one for all or one a name"
+            )
+        return list(value)
+
+    def _to_lam(self, j: int, value: float) -> float:
+        return math.log10(value) if self.scale[j] == "log" else value
+
+    def _to_value(self, j: int, lam: float) -> float:
+        value = float(f"{10.0**lam:.12g}") if self.scale[j] == "log" else lam
+        return min(max(value, self.low[j]), self.high[j])
+
+    @property
+    def dimension(self) -> int:
+        return len(self.names)
+
+    def sample(self, count: int, rng: np.random.Generator) -> list[Config]:
+        """``count`` configurations, uniform in lambda (two equal ones have probability 0)."""
+        low, high = self._low.numpy(), self._high.numpy()
+        return [self._decode(row) for row in rng.uniform(low, high, (count, self.dimension)).tolist()]
+
+    def encode(self, config: Config) -> Tensor:
+        if set(config) != set(self.names):
+            raise InputError(
+                f"a box configuration has exactly {', '.join(self.names)}; got {', '.join(map(str, config))}"
+            )
+        values = []
+        for j, name in enumerate(self.names):
+            value = config[name]
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise InputError(f"{name}: {value!r} is not a number")
+            if not self.low[j] <= value <= self.high[j]:
+                raise InputError(
+                    f"{name}: {value:g} lies outside the box; choose {self.low[j]:g} to {self.high[j]:g}"
+                )
+            values.append(self._to_lam(j, float(value)))
+        return torch.tensor(values, dtype=torch.float64)
+
+    def _decode(self, row: Sequence[float]) -> Config:
+        return {name: self._to_value(j, float(v)) for j, (name, v) in enumerate(zip(self.names, row))}
+
+    def decode(self, lam: Tensor) -> Config:
+        """The configuration at the point of the box nearest to lambda."""
+        return self._decode(self.project(lam.detach().cpu().double()).tolist())
+
+    def project(self, lam: Tensor) -> Tensor:
+        check_lam(lam, self.dimension)
+        return torch.minimum(torch.maximum(lam, self._low.to(lam)), self._high.to(lam))
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "names": list(self.names),
+            "low": list(self.low),
+            "high": list(self.high),
+            "scale": list(self.scale),
+        }

@@ -1,0 +1,134 @@
+"""Finite sets of configurations, relaxed onto the probability simplex, and their two halves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hcdc.core.errors import InputError
+from hcdc.core.seeds import numpy_stream
+from hcdc.spaces._base import Config, Space, config_hash
+from hcdc.spaces._check import check_lam
+from hcdc.spaces._registry import register
+
+
+def project_simplex(lam: Tensor) -> Tensor:
+    """Euclidean projection of the last dimension onto ``{v >= 0, sum v = 1}``.
+
+    The projection is ``max(lam - t, 0)`` with t = t_r, where u are the entries sorted downwards, t_r is
+    (u_1 + ... + u_r - 1) / r and r is the last one with u_r > t_r. A common shift of lam changes nothing.
+
+    Args:
+        lam: ``[..., H]``.
+    """
+    lam = lam - lam.amax(-1, keepdim=True)
+    ordered = lam.sort(dim=-1, descending=True).values
+    rank = torch.arange(1, lam.shape[-1] + 1, dtype=lam.dtype, device=lam.device)
+    threshold = (ordered.cumsum(-1) - 1) / rank
+    kept = (ordered > threshold).sum(-1, keepdim=True)
+    return (lam - threshold.gather(-1, kept.clamp_min(1) - 1)).clamp_min(0)
+
+
+@register
+class Finite(Space):
+    """A finite set of configurations; lambda is a point of the simplex spanned by them (one-hot at each).
+
+    Between the vertices a model mixes its candidates with the weights lambda; the vertex nearest to lambda is
+    that of its largest entry. A subclass that builds another network for each one sets ``batched = False``.
+
+    Args:
+        choices: The configurations; or one name, with ``values``: ``Finite("depth", [2, 4])`` is
+            ``Finite([{"depth": 2}, {"depth": 4}])``.
+        values: The values of that name.
+    """
+
+    name = "finite"
+    batched = True
+
+    def __init__(self, choices: str | Sequence[Config], values: Sequence[Any] | None = None):
+        if isinstance(choices, str) != (values is not None):
+            raise InputError("Finite takes a name with its values, or a list of configurations")
+        configs = [{choices: value} for value in values or ()] if isinstance(choices, str) else list(choices)
+        if not configs:
+            raise InputError("a finite space needs at least one configuration, got none")
+        try:
+            self._configs: list[Config] = json.loads(json.dumps(configs, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"the configurations of a finite space must be plain JSON: {error}") from error
+        if not all(isinstance(config, dict) for config in self._configs):
+            raise InputError("every configuration of a finite space must be a dict of names and values")
+        self._index = {config_hash(config): i for i, config in enumerate(self._configs)}
+        if len(self._index) < len(configs):
+            raise InputError(
+                f"{len(configs)} configurations, {len(self._index)} of them different; leave out the copies"
+            )
+
+    def __len__(self) -> int:
+        return len(self._configs)
+
+    @property
+    def dimension(self) -> int:
+        return len(self._configs)
+
+    def candidates(self) -> list[Config]:
+        return [dict(config) for config in self._configs]
+
+    def sample(self, count: int, rng: np.random.Generator) -> list[Config]:
+        """``count`` configurations in random order; all of them before any comes twice."""
+        return [dict(self._configs[i]) for i in draw(len(self), count, rng)]
+
+    def encode(self, config: Config) -> Tensor:
+        key = config_hash(config)
+        if key not in self._index:
+            shown = ", ".join(json.dumps(c) for c in self._configs[:5]) + (", ..." if len(self) > 5 else "")
+            raise InputError(f"configuration {config} is not one of the {len(self)} of this space: {shown}")
+        lam = torch.zeros(self.dimension, dtype=torch.float64)
+        lam[self._index[key]] = 1
+        return lam
+
+    def decode(self, lam: Tensor) -> Config:
+        """The configuration of the nearest vertex (the first of equals)."""
+        check_lam(lam, self.dimension)
+        return dict(self._configs[int(lam.argmax())])
+
+    def project(self, lam: Tensor) -> Tensor:
+        check_lam(lam, self.dimension)
+        return project_simplex(lam)
+
+    def spec(self) -> dict[str, Any]:
+        return {"name": self.name, "choices": self.candidates()}
+
+
+def draw(size: int, count: int, rng: np.random.Generator) -> list[int]:
+    """``count`` of the numbers 0 .. size - 1 in random order, every one before any comes again."""
+    drawn: list[int] = []
+    while len(drawn) < count:
+        drawn += rng.choice(size, min(size, count - len(drawn)), replace=False).tolist()
+    return drawn
+
+
+def halves(space: Space, seed: int) -> tuple[list[Config], list[Config]]:
+    """The candidates of a finite space in two disjoint halves ``(condense, judge)``, in the space's order.
+
+    What a condensed set was made with must not judge it. Of an odd number the judges are one fewer.
+
+    Args:
+        space: A finite space of at least two candidates.
+        seed: The user's seed; the stream has the role ``"halves"``.
+    """
+    candidates = space.candidates()
+    if candidates is None:
+        raise InputError(
+            f"space '{space.name}' is not finite and has no halves; draw fresh samples to judge it"
+        )
+    if len(candidates) < 2:
+        raise InputError(f"space '{space.name}' has {len(candidates)} candidate; two halves need at least 2")
+    order = numpy_stream(seed, "halves").permutation(len(candidates))
+    cut = (len(candidates) + 1) // 2
+    condense, judge = sorted(order[:cut].tolist()), sorted(order[cut:].tolist())
+    return [candidates[i] for i in condense], [candidates[i] for i in judge]

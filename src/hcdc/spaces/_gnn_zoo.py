@@ -1,0 +1,183 @@
+"""The finite space of graph neural networks of the paper's appendix: ten filters, two widths, two depths."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from hcdc.core.errors import InputError, require, unknown_name
+from hcdc.datasets._graph import Graph
+from hcdc.spaces._base import Config, Params, Space
+from hcdc.spaces._check import check_lam
+from hcdc.spaces._finite import draw, project_simplex
+from hcdc.spaces._registry import register
+
+if TYPE_CHECKING:
+    from hcdc.spaces._gnn_layers import LayerStack
+
+FILTERS = ("gcn", "sage-mean", "sage-max", "gat", "gin-eps", "gin-0", "sgc-2", "sgc-3", "cheb-2", "cheb-3")
+"""The paper's ten filters; SGC and ChebNet end with their K."""
+
+FURTHER = ("gdc-ppr", "gdc-heat", "transformer")
+"""GCN with a graph diffusion (personalised PageRank or heat kernel) for P; PyG's graph transformer."""
+
+WIDTHS = (128, 256)
+DEPTHS = (2, 4)
+
+
+@dataclass(frozen=True)
+class ZooNetwork:
+    """Graph layers with ReLU between them, no dropout, no normalisation; lambda mixes the filters of a layer.
+
+    Parameters are called ``layers.{depth}.{filter}.{name in PyG}``, in the relaxed network as in that of one
+    filter, so that the parameters of a filter can be taken out of the relaxed network.
+
+    Attributes:
+        filters: One filter, or all those of the space.
+        sizes: Numbers of features from the input over the hidden layers to the classes.
+    """
+
+    filters: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    @cached_property
+    def _stack(self) -> LayerStack:
+        require("torch_geometric", "graph")
+        from hcdc.spaces._gnn_layers import LayerStack
+
+        with torch.device("meta"):  # shapes only: `functional_call` brings the numbers
+            return LayerStack(self.filters, self.sizes)
+
+    def prepare(self, graph: Graph) -> None:
+        """Make what the filters need of ``graph``, and aggregate constant features for SAGE-Max once."""
+        self._stack.prepare(graph)
+
+    def init(self, generator: torch.Generator) -> Params:
+        """Matrices and attention vectors Glorot-uniform, biases and GIN's epsilon 0, layer by layer."""
+        params = {}
+        for name, shape in self.shapes().items():
+            if len(shape) < 2:
+                params[name] = torch.zeros(shape)
+            else:
+                bound = math.sqrt(6 / (shape[-2] + shape[-1]))
+                params[name] = (2 * torch.rand(shape, generator=generator) - 1) * bound
+        return params
+
+    def shapes(self) -> dict[str, torch.Size]:
+        """The shape of each parameter."""
+        return {name: parameter.shape for name, parameter in self._stack.named_parameters()}
+
+    def forward(self, params: Params, lam: Tensor, graph: Graph, index: Tensor | None = None) -> Tensor:
+        """Logits ``[m, classes]``; a network of one filter does not read ``lam`` ``[H]``."""
+        logits: Tensor = functional_call(self._stack, params, (lam, graph, index))
+        return logits
+
+
+@register
+@dataclass(frozen=True)
+class GNNZoo(Space):
+    """Forty graph neural networks: ``{"filter": ..., "width": 128 | 256, "depth": 2 | 4}``.
+
+    The relaxation mixes filters: each layer of the relaxed network outputs sum_f lambda_f f(X) with lambda
+    in the simplex, so that a one-hot lambda is the network of that filter. Its width and depth are fixed:
+    these are not relaxed. They are the last two of the H numbers of lambda, 0 for the smaller and 1 for the
+    larger, only so that ``decode`` gives back every candidate; the relaxed network does not read them and
+    has no hypergradient there.
+
+    Attributes:
+        further: Add graph diffusion and the graph transformer, twelve networks after the forty.
+        relax_width: Hidden width of the relaxed network.
+        relax_depth: Number of layers of the relaxed network.
+    """
+
+    further: bool = False
+    relax_width: int = 128
+    relax_depth: int = 2
+
+    name = "gnn-zoo"
+
+    def __post_init__(self) -> None:
+        if min(self.relax_width, self.relax_depth) < 1:
+            raise InputError(
+                "GNNZoo needs relax_width and relax_depth of at least 1, "
+                f"got {self.relax_width} and {self.relax_depth}"
+            )
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """The kinds of layers, in the order of lambda."""
+        return FILTERS + FURTHER if self.further else FILTERS
+
+    @property
+    def dimension(self) -> int:
+        return len(self.filters) + 2
+
+    def candidates(self) -> list[Config]:
+        """Filter by filter; width 128 before 256, depth 2 before 4."""
+        return [{"filter": f, "width": w, "depth": d} for f in self.filters for w in WIDTHS for d in DEPTHS]
+
+    def sample(self, count: int, rng: np.random.Generator) -> list[Config]:
+        """``count`` candidates in random order; all of them before any comes twice."""
+        every = self.candidates()
+        return [dict(every[i]) for i in draw(len(every), count, rng)]
+
+    def encode(self, config: Config) -> Tensor:
+        """One-hot filter, then width and depth as 0 or 1."""
+        self._check(config)
+        lam = torch.zeros(self.dimension, dtype=torch.float64)
+        lam[self.filters.index(config["filter"])] = 1
+        lam[-2], lam[-1] = WIDTHS.index(config["width"]), DEPTHS.index(config["depth"])
+        return lam
+
+    def decode(self, lam: Tensor) -> Config:
+        """The nearest candidate."""
+        check_lam(lam, self.dimension)
+        width, depth = (lam[-2:] > 0.5).long().tolist()
+        return {
+            "filter": self.filters[int(lam[:-2].argmax())],
+            "width": WIDTHS[width],
+            "depth": DEPTHS[depth],
+        }
+
+    def project(self, lam: Tensor) -> Tensor:
+        """The filters' part onto the simplex, width and depth into [0, 1]."""
+        check_lam(lam, self.dimension)
+        return torch.cat([project_simplex(lam[..., :-2]), lam[..., -2:].clamp(0, 1)], -1)
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "further": self.further,
+            "relax_width": self.relax_width,
+            "relax_depth": self.relax_depth,
+        }
+
+    def network(self, features: int, classes: int, config: Config | None = None) -> ZooNetwork:
+        """The network of a candidate, or the mixture of filters where ``config`` is None."""
+        if config is None:
+            filters, width, depth = self.filters, self.relax_width, self.relax_depth
+        else:
+            self._check(config)
+            filters, width, depth = (config["filter"],), config["width"], config["depth"]
+        return ZooNetwork(filters, (features, *[width] * (depth - 1), classes))
+
+    def parameter_count(self, config: Config, features: int, classes: int) -> int:
+        return sum(shape.numel() for shape in self.network(features, classes, config).shapes().values())
+
+    def _check(self, config: Config) -> None:
+        if set(config) != {"filter", "width", "depth"}:
+            raise InputError(f"a {self.name} configuration has a filter, a width and a depth, got {config}")
+        if config["filter"] not in self.filters:
+            raise unknown_name("filter", str(config["filter"]), self.filters)
+        for key, allowed in (("width", WIDTHS), ("depth", DEPTHS)):
+            if config[key] not in allowed:
+                raise InputError(
+                    f"{key} {config[key]} is not in the {self.name} space; choose one of: {allowed}"
+                )

@@ -1,0 +1,54 @@
+"""Spaces by name: a condensed file stores a description of its space, and this makes the space again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from hcdc.core.errors import InputError, unknown_name
+from hcdc.spaces._base import Space
+
+Kind = TypeVar("Kind", bound=type[Space])
+
+_SPACES: dict[str, type[Space]] = {}
+
+
+def register(kind: Kind) -> Kind:
+    """Class decorator: make a `Space` subclass known by its class attribute ``name``.
+
+    ``kind(**settings)`` must rebuild the space from what ``spec()`` returns besides ``"name"``; a class whose
+    constructor takes other arguments has a classmethod ``from_settings(**settings)`` instead.
+
+    Raises:
+        ValueError: Another class has that name already (a mistake of the programmer, not of the user).
+    """
+    if kind.name in _SPACES:
+        raise ValueError(
+            f"a space named '{kind.name}' is registered already: {_SPACES[kind.name].__qualname__}"
+        )
+    _SPACES[kind.name] = kind
+    return kind
+
+
+def from_spec(spec: Mapping[str, Any]) -> Space:
+    """The space that ``spec`` (made by `Space.spec`) describes.
+
+    Raises:
+        InputError: The name is not known, or the settings do not belong to that space.
+    """
+    settings = dict(spec)
+    name = settings.pop("name", None)
+    if not isinstance(name, str):
+        raise InputError(
+            f"a space specification needs a text 'name', found {name!r}; use what Space.spec() returns"
+        )
+    if name not in _SPACES:
+        raise unknown_name("space", name, _SPACES)
+    make: Any = getattr(_SPACES[name], "from_settings", _SPACES[name])
+    try:
+        inspect.signature(make).bind(**settings)
+    except TypeError as error:
+        raise InputError(f"the specification of space '{name}' does not fit it: {error}") from error
+    space: Space = make(**settings)
+    return space

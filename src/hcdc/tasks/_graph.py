@@ -1,0 +1,132 @@
+"""Node classification on one graph, transductive or inductive."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hcdc.core.errors import InputError, unknown_name
+from hcdc.core.labels import allocate_labels
+from hcdc.core.seeds import stream
+from hcdc.datasets._graph import GraphData, Nodes
+from hcdc.spaces._base import Config, Network, Params, Space
+from hcdc.tasks._base import Task
+
+SETTINGS = ("transductive", "inductive")
+
+
+@dataclass(frozen=True, eq=False)
+class GraphTask(Task):
+    """Cross-entropy on the labelled nodes of a graph, weight decay in the training loss.
+
+    Attributes:
+        data: The data set.
+        setting: ``"transductive"``: training sees the whole graph and the labels of the training nodes;
+            ``"inductive"``: training sees the subgraph of the training nodes only, validation and test nodes are judged
+            in the subgraphs of their own, as GCond does.
+        weight_decay: Coefficient of ``w/2 ||theta||^2``.
+        net: The network, set by `bind`.
+    """
+
+    data: GraphData
+    setting: str = "transductive"
+    weight_decay: float = 5e-4
+    net: Network | None = None
+    _parts: dict[str, Nodes] = dataclasses.field(default_factory=dict, repr=False)
+
+    kind = "graph"
+
+    def __post_init__(self) -> None:
+        if self.setting not in SETTINGS:
+            raise unknown_name("setting", self.setting, SETTINGS)
+
+    def part(self, name: str) -> Nodes:
+        """T_train, T_val or the test nodes (``"train"``, ``"val"``, ``"test"``) with the graph the setting shows them in."""
+        if name not in self._parts:
+            index = getattr(self.data, name)
+            y = self.data.y[index]
+            if self.setting == "transductive":
+                self._parts[name] = Nodes(self.data.graph, y, index)
+            else:
+                self._parts[name] = Nodes(self.data.graph.sparse_subgraph(index), y)
+        return self._parts[name]
+
+    @property
+    def train(self) -> Nodes:
+        return self.part("train")
+
+    @property
+    def val(self) -> Nodes:
+        return self.part("val")
+
+    @property
+    def test(self) -> Nodes:
+        return self.part("test")
+
+    @property
+    def num_classes(self) -> int:
+        return self.data.num_classes
+
+    def bind(self, space: Space, config: Config | None = None) -> GraphTask:
+        net = space.network(self.data.graph.num_features, self.data.num_classes, config)
+        if net is None:
+            raise InputError(f"space '{space.name}' builds no graph network; use PolynomialFilter or GNNZoo")
+        return dataclasses.replace(self, net=net)
+
+    def _network(self) -> Network:
+        if self.net is None:
+            raise InputError("this GraphTask has no network yet; bind it to a space: task.bind(space)")
+        return self.net
+
+    def init(self, generator: torch.Generator) -> Params:
+        return self._network().init(generator)
+
+    def prepare(self, data: Nodes) -> None:
+        self._network().prepare(data.graph)
+
+    def predict(self, params: Params, lam: Tensor, data: Nodes) -> Tensor:
+        """Logits ``[m, classes]`` of the labelled nodes."""
+        return self._network().forward(params, lam, data.graph, data.index)
+
+    def loss(self, outputs: Tensor, data: Nodes) -> Tensor:
+        if data.weight is None:
+            return F.cross_entropy(outputs, data.y)
+        each = F.cross_entropy(outputs, data.y, reduction="none")
+        return (each * data.weight).sum() / data.weight.sum()
+
+    def penalty(self, params: Params, lam: Tensor) -> Tensor:
+        return 0.5 * self.weight_decay * torch.stack([p.square().sum() for p in params.values()]).sum()
+
+    def score(self, outputs: Tensor, data: Nodes) -> Tensor:
+        return (outputs.argmax(-1) == data.y).to(outputs.dtype).mean()
+
+    def sample(self, part: str, size: int, seed: int) -> Nodes:
+        """Class-proportional random nodes with their induced subgraph, sorted by class."""
+        nodes = self.part(part)
+        wanted = allocate_labels(nodes.y, size, self.num_classes, f"{part}_size").bincount(minlength=self.num_classes)
+        generator = stream(seed, "sample", part)
+        y = nodes.y.cpu()
+        chosen = []
+        for label, count in enumerate(wanted.tolist()):
+            members = torch.nonzero(y == label).flatten()
+            chosen.append(members[torch.randperm(len(members), generator=generator)[:count]])
+        picked = torch.cat(chosen).to(nodes.y.device)
+        return Nodes(nodes.graph.subgraph(nodes.positions()[picked]), nodes.y[picked])
+
+    def tensors(self, data: Nodes) -> dict[str, Tensor]:
+        assert isinstance(data.graph.x, Tensor), "a synthetic graph has dense features"
+        return {"x": data.graph.x}
+
+    def replace(self, data: Nodes, tensors: dict[str, Tensor]) -> Nodes:
+        return dataclasses.replace(data, graph=data.graph.with_x(tensors["x"]))
+
+    def to(self, device: torch.device | str) -> GraphTask:
+        return dataclasses.replace(self, data=self.data.to(device), _parts={})
+
+    def spec(self) -> dict[str, Any]:
+        return {"name": "graph", "setting": self.setting, "weight_decay": self.weight_decay}

@@ -1,0 +1,240 @@
+"""Tables: ridge and logistic regression and a small network, with the penalties of the features as lambda."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hcdc.core.errors import InputError, unknown_name
+from hcdc.core.labels import allocate_labels
+from hcdc.core.seeds import stream
+from hcdc.datasets._table import Rows, TableData
+from hcdc.spaces._base import Config, Params, Space
+from hcdc.spaces._box import Box
+from hcdc.tasks._base import Task
+
+MODELS = ("ridge", "logistic", "mlp")
+PENALTIES = ("per-feature", "single")
+PARTS = ("train", "val", "test")
+
+
+def weighted_mean(each: Tensor, weight: Tensor | None) -> Tensor:
+    """Mean of ``each`` ``[m]`` with the weights of a labelled set; None means equal weights."""
+    return each.mean() if weight is None else (weight * each).sum() / weight.sum()
+
+
+class TableTask(Task):
+    """Rows of numbers; lambda holds log10 of the L2 penalties of the input features.
+
+    With W ``[d, k]`` the weights that leave the d input features, the training loss is
+
+        mean_i l(f(x_i), y_i) + sum_j 10^lambda_j / 2 ||W_j||^2 + w / 2 ||other parameters||^2,
+
+    where l is the cross-entropy for classes and ``(f - y)^2 / 2`` for values.
+
+    Args:
+        data: The table.
+        model: ``"ridge"`` (linear, values), ``"logistic"`` (linear, classes) or ``"mlp"`` (one hidden layer
+            of tanh, values or classes).
+        width: Hidden units of the network.
+        weight_decay: w, the penalty of the parameters that lambda does not reach (biases, output layer).
+        penalty: ``"per-feature"`` (H = d) or ``"single"``, one penalty for all features (H = 1).
+    """
+
+    kind = "table"
+
+    def __init__(
+        self,
+        data: TableData,
+        model: str = "logistic",
+        width: int = 16,
+        weight_decay: float = 1e-4,
+        penalty: str = "per-feature",
+    ):
+        if model not in MODELS:
+            raise unknown_name("model", model, MODELS)
+        if penalty not in PENALTIES:
+            raise unknown_name("penalty", penalty, PENALTIES)
+        if model == "ridge" and data.num_classes is not None:
+            raise InputError(
+                "model 'ridge' predicts values and this table has classes; choose 'logistic' or 'mlp'"
+            )
+        if model == "logistic" and data.num_classes is None:
+            raise InputError(
+                "model 'logistic' predicts classes and this table has values; choose 'ridge' or 'mlp'"
+            )
+        if width < 1 or not weight_decay >= 0:
+            raise InputError(
+                f"width must be at least 1 and weight_decay at least 0, got {width} and {weight_decay}"
+            )
+        for part in PARTS:
+            if not bool(torch.isfinite(getattr(data, part).x).all()):
+                raise InputError(
+                    f"the {part} rows of '{data.name}' have NaN or infinite features; fill or drop them"
+                )
+        self.data, self.model, self.width, self.weight_decay = data, model, width, weight_decay
+        self.penalty_kind = penalty
+
+    def part(self, name: str) -> Rows:
+        """The rows ``"train"`` (T_train), ``"val"`` (T_val) or ``"test"``."""
+        if name not in PARTS:
+            raise unknown_name("part", name, PARTS)
+        rows: Rows = getattr(self.data, name)
+        return rows
+
+    @property
+    def train(self) -> Rows:
+        return self.data.train
+
+    @property
+    def val(self) -> Rows:
+        return self.data.val
+
+    @property
+    def test(self) -> Rows:
+        return self.data.test
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes; None for regression."""
+        return self.data.num_classes
+
+    @property
+    def features(self) -> int:
+        """d, the number of input features."""
+        return self.train.x.shape[1]
+
+    @property
+    def outputs(self) -> int:
+        """Columns of the predictions: one a class, or 1 for regression."""
+        return self.num_classes or 1
+
+    @property
+    def dimension(self) -> int:
+        """H, the number of penalties."""
+        return self.features if self.penalty_kind == "per-feature" else 1
+
+    def space(self) -> Box:
+        """Penalties from 1e-4 to 10 on a log scale, so that lambda = log10(penalty) lies in ``[-4, 1]^H``."""
+        if self.penalty_kind == "single":
+            return Box(["penalty"], 1e-4, 10.0, "log")
+        given = self.data.feature_names
+        names = given if len(set(given)) == self.features else tuple(str(j) for j in range(self.features))
+        return Box([f"penalty_{name}" for name in names], 1e-4, 10.0, "log")
+
+    def bind(self, space: Space, config: Config | None = None) -> TableTask:
+        if space.dimension != self.dimension:
+            raise InputError(
+                f"space '{space.name}' has {space.dimension} dimensions and this TableTask {self.dimension} "
+                "penalties; use task.space()"
+            )
+        return self
+
+    def init(self, generator: torch.Generator) -> Params:
+        """Weights with variance 1 / inputs, biases 0; ``weight`` ``[d, k]`` is what lambda penalises."""
+        like = self.train.x
+
+        def draw(rows: int, columns: int) -> Tensor:
+            weight = torch.randn(rows, columns, generator=generator, dtype=like.dtype) / math.sqrt(rows)
+            return weight.to(like.device)
+
+        if self.model != "mlp":
+            return {"weight": draw(self.features, self.outputs), "bias": like.new_zeros(self.outputs)}
+        return {
+            "weight": draw(self.features, self.width),
+            "bias": like.new_zeros(self.width),
+            "out_weight": draw(self.width, self.outputs),
+            "out_bias": like.new_zeros(self.outputs),
+        }
+
+    def predict(self, params: Params, lam: Tensor, data: Rows) -> Tensor:
+        """Logits ``[m, classes]`` or values ``[m, 1]``; lambda acts through the penalty only."""
+        hidden = data.x @ params["weight"] + params["bias"]
+        return (
+            hidden if self.model != "mlp" else torch.tanh(hidden) @ params["out_weight"] + params["out_bias"]
+        )
+
+    def loss(self, outputs: Tensor, data: Rows) -> Tensor:
+        """Weighted mean of the cross-entropy, or of half the squared error."""
+        if self.num_classes is None:
+            return weighted_mean((outputs.squeeze(-1) - data.y).square() / 2, data.weight)
+        return weighted_mean(F.cross_entropy(outputs, data.y, reduction="none"), data.weight)
+
+    def penalty(self, params: Params, lam: Tensor) -> Tensor:
+        if lam.shape != (self.dimension,):
+            raise InputError(f"lam has shape {tuple(lam.shape)}; this TableTask needs ({self.dimension},)")
+        total = (10.0**lam * params["weight"].square().sum(1)).sum()
+        for name, value in params.items():
+            if name != "weight":
+                total = total + self.weight_decay * value.square().sum()
+        return total / 2
+
+    def score(self, outputs: Tensor, data: Rows) -> Tensor:
+        """Accuracy for classes, minus the mean squared error for values (weighted as the loss is)."""
+        if self.num_classes is None:
+            return -2 * self.loss(outputs, data)
+        return weighted_mean((outputs.argmax(-1) == data.y).to(outputs.dtype), data.weight)
+
+    def solve(self, lam: Tensor, rows: Rows) -> Params:
+        """theta*(lambda) of ridge regression in closed form, differentiable in lambda and in the rows.
+
+        With Z = [x, 1] and mean weights S: ``(Z^T S Z + diag(10^lambda, w)) theta = Z^T S y``.
+        """
+        if self.model != "ridge":
+            raise InputError(f"model '{self.model}' has no closed form; only 'ridge' can be solved")
+        z = torch.cat([rows.x, torch.ones_like(rows.x[:, :1])], dim=1)
+        weight = torch.ones_like(z[:, 0]) if rows.weight is None else rows.weight
+        scaled = z * (weight / weight.sum())[:, None]
+        penalties = torch.cat([(10.0**lam).expand(self.features), z.new_full((1,), self.weight_decay)])
+        theta = torch.linalg.solve(scaled.t() @ z + torch.diag(penalties), scaled.t() @ rows.y)
+        return {"weight": theta[:-1, None], "bias": theta[-1:]}
+
+    def sample(self, part: str, size: int, seed: int) -> Rows:
+        """Random real rows: class-proportional, sorted by class; for values uniform, in the table's order."""
+        rows = self.part(part)
+        generator = stream(seed, "sample", part)
+        y = rows.y.cpu()
+        if self.num_classes is None:
+            if not 1 <= size <= len(rows):
+                raise InputError(
+                    f"{part}_size {size}: there are {len(rows)} rows to choose from; choose 1 to {len(rows)}"
+                )
+            picked = torch.randperm(len(rows), generator=generator)[:size].sort().values
+        else:
+            wanted = allocate_labels(y, size, self.num_classes, f"{part}_size").bincount(
+                minlength=self.num_classes
+            )
+            chosen = []
+            for label, count in enumerate(wanted.tolist()):
+                members = torch.nonzero(y == label).flatten()
+                chosen.append(members[torch.randperm(len(members), generator=generator)[:count]])
+            picked = torch.cat(chosen)
+        picked = picked.to(rows.y.device)
+        return Rows(rows.x[picked], rows.y[picked], None if rows.weight is None else rows.weight[picked])
+
+    def tensors(self, data: Rows) -> dict[str, Tensor]:
+        return {"x": data.x}
+
+    def replace(self, data: Rows, tensors: dict[str, Tensor]) -> Rows:
+        """Other features (``"x"``) or weights (``"weight"``); labels stay."""
+        if unknown := set(tensors) - {"x", "weight"}:
+            raise unknown_name("tensor of a synthetic table", min(unknown), ("x", "weight"))
+        return dataclasses.replace(data, **tensors)
+
+    def to(self, device: torch.device | str) -> TableTask:
+        return TableTask(self.data.to(device), self.model, self.width, self.weight_decay, self.penalty_kind)
+
+    def spec(self) -> dict[str, Any]:
+        """JSON-able settings, stored in the condensed file."""
+        return {
+            "name": self.kind,
+            "model": self.model,
+            "width": self.width,
+            "weight_decay": self.weight_decay,
+            "penalty": self.penalty_kind,
+        }

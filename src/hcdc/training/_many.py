@@ -1,0 +1,88 @@
+"""Training many candidates in one batch: parameters and lambda carry a leading lane dimension, the data is shared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import grad, vmap
+
+from hcdc.core.errors import NumericalError
+from hcdc.core.recipe import Recipe
+from hcdc.core.seeds import stream
+from hcdc.spaces._base import Params
+from hcdc.tasks._base import Task
+
+
+def init_many(task: Task, keys: Sequence[tuple[object, ...]], seed: int, role: str, device: torch.device | str) -> Params:
+    """Fresh parameters, one lane a key, each drawn from its own stream (seed, role, \\*key); ``[B, ...]`` a tensor."""
+    drawn = [task.init(stream(seed, role, *key)) for key in keys]
+    return {name: torch.stack([params[name] for params in drawn]).to(device) for name in drawn[0]}
+
+
+def train_many(task: Task, params: Params, lam: Tensor, data: Any, recipe: Recipe) -> Params:
+    """Full-batch Adam on ``task.train_loss`` for every lane at once.
+
+    Args:
+        task: A bound task; weight decay is part of its training loss.
+        params: Initial parameters, ``[B, ...]`` each; not changed.
+        lam: Hyperparameters ``[B, H]``.
+        data: The training set, shared by the lanes.
+        recipe: Steps and learning rate.
+
+    Returns:
+        The parameters after the last step, ``[B, ...]`` each.
+    """
+    task.prepare(data)
+    gradient = vmap(grad(task.train_loss), in_dims=(0, 0, None))
+    theta = {name: tensor.clone() for name, tensor in params.items()}
+    first = {name: torch.zeros_like(tensor) for name, tensor in theta.items()}
+    second = {name: torch.zeros_like(tensor) for name, tensor in theta.items()}
+    for step in range(1, recipe.steps + 1):
+        adam_step(theta, gradient(theta, lam, data), first, second, step, recipe.lr)
+    return theta
+
+
+def adam_step(theta: Params, gradient: Params, first: Params, second: Params, step: int, lr: float) -> None:
+    """One Adam step in place (beta .9 and .999, eps 1e-8, bias-corrected)."""
+    size = lr / (1 - 0.9**step)
+    root = (1 - 0.999**step) ** 0.5
+    for name, g in gradient.items():
+        first[name].lerp_(g, 0.1)
+        second[name].mul_(0.999).addcmul_(g, g, value=0.001)
+        theta[name].addcdiv_(first[name], second[name].sqrt().div_(root).add_(1e-8), value=-size)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Loss and score of each lane on one labelled set, ``[B]`` each."""
+
+    loss: Tensor
+    score: Tensor
+
+
+def score_many(task: Task, params: Params, lam: Tensor, data: Any) -> Scores:
+    """Loss and score (accuracy) of every lane on ``data``; a non-finite loss stops with a diagnosis."""
+
+    def one(p: Params, l: Tensor) -> tuple[Tensor, Tensor]:
+        outputs = task.predict(p, l, data)
+        return task.loss(outputs, data), task.score(outputs, data)
+
+    task.prepare(data)
+    with torch.no_grad():
+        loss, score = vmap(one)(params, lam)
+    bad = torch.nonzero(~torch.isfinite(loss)).flatten()
+    if len(bad):
+        raise NumericalError(
+            f"candidate {int(bad[0])} of {len(loss)} has a non-finite loss after training at lambda = "
+            f"{[round(v, 4) for v in lam[int(bad[0])].tolist()]}; a smaller learning rate may help"
+        )
+    return Scores(loss, score)
+
+
+def lanes_that_fit(task: Task, data: Any, device: torch.device | str) -> int:
+    """How many lanes to train at once: enough to fill the machine, few enough to fit its memory."""
+    return 256 if torch.device(device).type == "cuda" else 16

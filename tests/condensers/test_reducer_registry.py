@@ -1,0 +1,92 @@
+import json
+from importlib import resources
+
+import pytest
+
+from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_presets
+from hcdc.core.errors import InputError
+
+
+def test_names():
+    assert set(REDUCERS) == {"random", "kcenter", "herding", "gcondx", "gcond"}
+
+
+@pytest.mark.parametrize("name", sorted(REDUCERS))
+def test_every_preset_makes_a_reducer_with_all_its_settings_written_out(name):
+    for preset, content in reducer_presets(name).items():
+        assert set(content) == {"note", "settings"}
+        reducer = make_reducer(name, preset)
+        assert reducer.settings() == content["settings"]
+        assert ("shortened" in content["note"]) == (preset == "demo" and name != "random")
+
+
+@pytest.mark.parametrize("name", sorted(REDUCERS))
+def test_the_default_preset_is_the_default(name):
+    assert make_reducer(name, "default") == make_reducer(name) == REDUCERS[name]()
+
+
+@pytest.mark.parametrize(
+    ("preset", "reference"),
+    [
+        (
+            "cora",
+            {"lr_feat": 1e-4, "lr_adj": 1e-4, "outer": 20, "inner": 15, "epochs": 600, "pge_hidden": 128},
+        ),
+        (
+            "citeseer",
+            {"lr_feat": 1e-4, "lr_adj": 1e-4, "outer": 20, "inner": 15, "epochs": 600, "pge_hidden": 128},
+        ),
+        (
+            "arxiv",
+            {
+                "lr_feat": 0.01,
+                "lr_adj": 0.01,
+                "outer": 20,
+                "inner": 3,
+                "epochs": 1000,
+                "pge_hidden": 256,
+                "hidden": 256,
+            },
+        ),
+        (
+            "reddit",
+            {"lr_feat": 0.1, "lr_adj": 0.1, "outer": 10, "inner": 1, "epochs": 1000, "pge_hidden": 256},
+        ),
+    ],
+)
+def test_reference_settings_of_gcond(preset, reference):
+    settings = make_reducer("gcond", preset).settings()
+    assert {key: settings[key] for key in reference} == reference
+    assert settings["lr_model"] == 0.01
+    assert settings["hops"] == 2
+
+
+def test_overrides():
+    assert make_reducer("gcond", "arxiv", epochs=7).settings()["epochs"] == 7
+    assert make_reducer("gcond", "arxiv", epochs=7).settings()["inner"] == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "overrides", "text"),
+    [
+        (["gcnod"], {}, "method 'gcnod' is not known; did you mean 'gcond'"),
+        (["gcond", "corra"], {}, "preset of method 'gcond' 'corra' is not known; did you mean 'cora'"),
+        (["random", "cora"], {}, "preset of method 'random' 'cora' is not known"),
+        (["gcond"], {"epoch": 3}, "setting of method 'gcond' 'epoch' is not known; did you mean 'epochs'"),
+        (["gcondx"], {"lr_adj": 0.1}, "setting of method 'gcondx' 'lr_adj' is not known"),
+        (["random"], {"epochs": 3}, "method 'random' has no settings, but 'epochs' was given"),
+        (["gcond"], {"epochs": "many"}, "setting 'epochs' of method 'gcond' must be int, got 'many'"),
+        (["gcond"], {"epochs": 2.5}, "setting 'epochs' of method 'gcond' must be int, got 2.5"),
+        (["gcond"], {"lr_feat": True}, "setting 'lr_feat' of method 'gcond' must be float, got True"),
+    ],
+)
+def test_errors_are_sentences(arguments, overrides, text):
+    with pytest.raises(InputError, match=text):
+        make_reducer(*arguments, **overrides)
+
+
+def test_preset_files_are_those_of_the_registered_names():
+    files = {file.name for file in resources.files("hcdc.condensers").joinpath("presets").iterdir()}
+    assert {f"{name}.json" for name in REDUCERS} <= files
+    for name in REDUCERS:
+        json.loads(resources.files("hcdc.condensers").joinpath("presets", f"{name}.json").read_text())

@@ -1,0 +1,135 @@
+import numpy as np
+import pytest
+import torch
+from conformance import SpaceConformance
+
+from hcdc.core.errors import InputError
+from hcdc.datasets._graph import Graph
+from hcdc.spaces import Box, Finite, Product, Space, config_hash, halves
+
+
+class TestMixed(SpaceConformance):
+    def make(self):
+        return Product(Box(["lr"], 1e-4, 1, "log"), Finite("depth", [2, 4, 8]), Box(["dropout"], 0, 0.9))
+
+
+class TestFinite(SpaceConformance):
+    def make(self):
+        return Product(Finite("depth", [2, 4, 8]), Finite([{"model": m} for m in ("gcn", "gat")]))
+
+
+class TestNested(SpaceConformance):
+    def make(self):
+        return Product(Product(Finite("a", [1, 2]), Finite("b", [1, 2, 3])), Finite("c", [True, False]))
+
+
+def mixed():
+    return TestMixed().make()
+
+
+def test_lambda_is_the_concatenation():
+    lam = mixed().encode({"dropout": 0.5, "depth": 4, "lr": 0.1})
+    assert lam.tolist() == pytest.approx([-1, 0, 1, 0, 0.5])
+
+
+def test_each_part_is_projected_by_itself():
+    lam = torch.tensor([3.0, 0.2, 2.0, 0.1, -1.0], dtype=torch.float64)
+    assert mixed().project(lam).tolist() == pytest.approx([0, 0, 1, 0, 0])
+
+
+def test_a_product_with_a_box_is_infinite():
+    assert mixed().candidates() is None
+
+
+def test_candidates_are_all_pairs():
+    candidates = TestFinite().make().candidates()
+    assert len(candidates) == 6
+    assert {"depth": 8, "model": "gcn"} in candidates
+    condense, judge = halves(TestFinite().make(), 0)
+    assert not {config_hash(c) for c in condense} & {config_hash(c) for c in judge}
+
+
+def test_a_large_product_is_sampled_without_enumeration():
+    space = Product(*(Finite(f"v{i}", list(range(10))) for i in range(9)))
+    drawn = space.sample(50, np.random.default_rng(0))
+    assert len({config_hash(config) for config in drawn}) == 50
+    assert {config["v0"] for config in drawn} == set(range(10))
+
+
+def test_samples_of_a_mixed_product_are_independent_in_each_part():
+    drawn = mixed().sample(3000, np.random.default_rng(0))
+    share = sum(config["depth"] == 4 for config in drawn) / 3000
+    assert share == pytest.approx(1 / 3, abs=0.03)
+    assert np.mean([config["dropout"] for config in drawn if config["depth"] == 4]) == pytest.approx(
+        0.45, abs=0.03
+    )
+
+
+def test_names_must_not_clash():
+    with pytest.raises(InputError, match="spaces 0 and 2 of a product both have a value named 'lr'"):
+        Product(Box(["lr"], 0, 1), Finite("depth", [1]), Box(["lr"], 0, 2))
+
+
+def test_a_product_of_one_is_refused():
+    with pytest.raises(InputError, match="at least 2 spaces, got 1"):
+        Product(Box(["lr"], 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"lr": 0.1, "depth": 4, "dropout": 0.5, "size": 1}, "'size' belongs to no part"),
+        ({"lr": 0.1, "dropout": 0.5}, "is not one of the 3"),
+        ({"depth": 4, "dropout": 0.5}, "exactly lr"),
+    ],
+)
+def test_a_bad_configuration_is_refused(config, words):
+    with pytest.raises(InputError, match=words):
+        mixed().encode(config)
+
+
+class Scaled:
+    """A network without parameters but one: lambda_0 * x * theta."""
+
+    def prepare(self, graph):
+        graph._cache["ready"] = True
+
+    def init(self, generator):
+        return {"theta": torch.ones(1)}
+
+    def forward(self, params, lam, graph, index=None):
+        assert lam.shape == (1,)
+        out = lam[0] * graph.x * params["theta"]
+        return out if index is None else out[index]
+
+
+class WithNetwork(Box):
+    def network(self, features, classes, config=None):
+        return Scaled()
+
+
+def test_the_part_with_a_network_sees_its_own_lambda():
+    space = Product(Finite("depth", [2, 4]), WithNetwork(["scale"], 0, 10))
+    network = space.network(3, 2, {"depth": 4, "scale": 7.0})
+    graph = Graph(torch.ones(2, 3), None)
+    network.prepare(graph)
+    assert graph._cache["ready"]
+    out = network.forward(network.init(torch.Generator()), space.encode({"depth": 4, "scale": 7.0}), graph)
+    assert torch.equal(out, torch.full((2, 3), 7.0, dtype=torch.float64))
+    assert space.parameter_count({"depth": 4, "scale": 7.0}, 3, 2) == 1
+    assert mixed().network(3, 2) is None
+
+
+def test_two_networks_are_refused():
+    space = Product(WithNetwork(["a"], 0, 1), WithNetwork(["b"], 0, 1))
+    with pytest.raises(InputError, match="2 parts of the product build a network"):
+        space.network(3, 2)
+
+
+def test_a_product_is_batched_where_every_part_is():
+    class Unbatched(Finite):
+        batched = False
+
+    assert mixed().batched
+    assert not Product(Box(["a"], 0, 1), Unbatched("depth", [1, 2])).batched
+    assert isinstance(mixed(), Space)

@@ -1,0 +1,29 @@
+import pytest
+import torch
+
+from hcdc.training._adam import Adam
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_equals_torch(weight_decay):
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(4, 3, generator=generator, dtype=torch.float64)
+    own, other = start.clone(), start.clone().requires_grad_()
+    adam = Adam({"x": own}, 0.02, weight_decay)
+    reference = torch.optim.Adam([other], lr=0.02, weight_decay=weight_decay)
+    for _ in range(20):
+        gradient = torch.randn(4, 3, generator=generator, dtype=torch.float64)
+        adam.step(gradient)
+        other.grad = gradient.clone()
+        reference.step()
+    torch.testing.assert_close(own, other.detach(), rtol=0, atol=1e-12)
+
+
+def test_gradients_are_asked_for_inside_the_block_only():
+    tensor = torch.ones(2)
+    adam = Adam({"x": tensor}, 0.1)
+    with pytest.raises(KeyboardInterrupt), adam.differentiated() as tensors:
+        assert tensors[0] is tensor
+        assert tensor.requires_grad
+        raise KeyboardInterrupt
+    assert not tensor.requires_grad
