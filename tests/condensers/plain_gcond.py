@@ -1,7 +1,8 @@
 """GCond the plain way, as the oracle of tests and the rival of the benchmark.
 
-Every pair of nodes is concatenated for the adjacency's MLP; the adjacency is made again for the inner loop; each class has
-a forward pass of its own on both graphs; gradients come from automatic differentiation, twice for the synthetic ones.
+Every pair of nodes is concatenated for the adjacency's MLP; the adjacency is made again for the inner loop;
+each class has a forward pass of its own on both graphs; gradients come from automatic differentiation, twice
+for the synthetic ones.
 """
 
 import torch
@@ -93,7 +94,7 @@ def plain_matching(model, x, p, y, original_x, original_p, original_y, original_
 
 
 def plain_epoch(reducer, x, pge, feature_optimiser, pge_optimiser, layer, y, original, step_structure):
-    """One epoch of GCond; ``original`` is ``(x, p, y, index)`` of the original graph. Returns the mean distance."""
+    """One epoch; ``original`` is ``(x, p, y, index)`` of the original graph. Returns the mean distance."""
     model = PlainSGC(layer, reducer.hops)
     network_optimiser = torch.optim.Adam(model.parameters(), lr=reducer.lr_model)
     total = 0.0

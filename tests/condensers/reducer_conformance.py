@@ -1,4 +1,4 @@
-"""What every reducer of graphs must do. Inherit `ReducerConformance` and give `make` (settings that run in a second)."""
+"""What every reducer must do: inherit `ReducerConformance` and give `make` (settings that are quick)."""
 
 import json
 

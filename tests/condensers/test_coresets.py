@@ -13,7 +13,7 @@ from hcdc.tasks._base import Task
 
 class CoresetConformance(ReducerConformance):
     def test_chooses_by_the_embedding_of_the_trained_network(self):
-        """The chosen nodes are those that `choose` finds among the class's embeddings, with their real features."""
+        """The chosen nodes are those that `choose` finds among the embeddings of the class."""
         task, reducer = tiny_task(), self.make()
         small = reduce(reducer, task, size=8, seed=1)
         points = reducer._embed(task, task.train, 1, Progress())

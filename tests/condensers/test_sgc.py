@@ -74,7 +74,7 @@ def test_all_classes_at_once_equal_one_class_at_a_time(hidden):
 
 
 def test_matching_step_equals_per_class_forwards_and_double_backward():
-    """Distance and its gradients for X' and A' in float64: closed form against two automatic differentiations."""
+    """Distance and its gradients for X' and A': closed form against two automatic differentiations."""
     task = tiny_task(dtype=torch.float64)
     graph, y = task.data.graph, torch.tensor([0, 0, 0, 1, 1, 2])
     x, adj = rand(6, 12), rand(6, 6, seed=1)

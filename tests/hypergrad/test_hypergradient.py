@@ -22,6 +22,7 @@ from hcdc.hypergrad import (
     hypergradient,
     identity,
     neumann,
+    response_alignment_gradient,
     response_hypergradient,
     solve_response,
     unrolled_response,
@@ -151,7 +152,7 @@ def test_unrolled_response_away_from_the_optimum(name):
 def test_adam_response_is_that_of_the_recipe(name):
     c = case(name)
     start = c.task.init(torch.Generator().manual_seed(4))
-    lam, recipe = c.lam[0], Recipe(steps=25, lr=0.02)
+    lam, recipe = c.lam[0], Recipe(steps=8, lr=0.02)
 
     def run(at):
         return adam_response(c.task, start, at, c.task.train, recipe)
@@ -160,7 +161,7 @@ def test_adam_response_is_that_of_the_recipe(name):
     # the same steps as torch's own Adam
     params = {k: v.clone().requires_grad_() for k, v in start.items()}
     adam = torch.optim.Adam(list(params.values()), lr=0.02)
-    for _ in range(25):
+    for _ in range(8):
         adam.zero_grad()
         c.task.train_loss(params, lam, c.task.train).backward()
         adam.step()
@@ -170,7 +171,7 @@ def test_adam_response_is_that_of_the_recipe(name):
 def check_by_differences(run, lam, tolerance):
     _, response = run(lam)
     step = 1e-6
-    for h in range(len(lam)):
+    for h in (0, len(lam) - 1):
         moved = torch.zeros_like(lam)
         moved[h] = step
         above, below = run(lam + moved)[0], run(lam - moved)[0]
@@ -243,10 +244,10 @@ def test_torchopt_custom_root(name):
 def test_batches_equal_loops(name, curvature):
     c = case(name)
     data = c.task.train, c.task.val
-    for solver in (neumann(6), conjugate_gradient(6), identity(0.5), exact()):
+    for solver in (neumann(3), conjugate_gradient(3), exact()):
         batch = batched_hypergradient(c.task, c.params, c.lam, *data, solver, curvature, chunk_size=3)
         assert batch.total.shape == c.lam.shape
-        for b in range(len(c.lam)):
+        for b in (0, 3):
             alone = hypergradient(c.task, *c.one(b), *data, solver, curvature)
             close(batch.direct[b], alone.direct, 1e-12)
             close(batch.implicit[b], alone.implicit, 1e-10)
@@ -257,22 +258,22 @@ def test_batches_equal_loops(name, curvature):
 @pytest.mark.parametrize("name", CASES)
 def test_batched_responses_equal_loops(name):
     c = case(name)
-    batch = batched_solve_response(c.task, c.params, c.lam, c.task.train, neumann(6), chunk_size=2)
+    batch = batched_solve_response(c.task, c.params, c.lam, c.task.train, neumann(3), chunk_size=2)
     total = batched_response_hypergradient(c.task, c.params, c.lam, batch.x, c.task.val, chunk_size=3)
     assert batch.residual.shape == c.lam.shape
     start = c.task.init(torch.Generator().manual_seed(4))
     starts = {k: v.expand(len(c.lam), *v.shape) for k, v in start.items()}
     finals, adams = batched_adam_response(c.task, starts, c.lam, c.task.train, Recipe(steps=4), chunk_size=3)
-    for b in range(len(c.lam)):
+    for b in (1, 3):
         params, lam = c.one(b)
-        alone = solve_response(c.task, params, lam, c.task.train, neumann(6))
+        alone = solve_response(c.task, params, lam, c.task.train, neumann(3))
         close(rows(batch.x, b), alone.x, 1e-10)
         close(batch.residual[b], alone.residual, 1e-10)
         close(total[b], response_hypergradient(c.task, params, lam, alone.x, c.task.val), 1e-10)
         final, adam = adam_response(c.task, start, lam, c.task.train, Recipe(steps=4))
         close(rows(finals, b), final, 1e-12)
         close(rows(adams, b), adam, 1e-10)
-    close(batched_best_response(c.task, c.params, c.lam, c.task.train, neumann(6)), batch.x, 1e-12)
+    close(batched_best_response(c.task, c.params, c.lam, c.task.train, neumann(3)), batch.x, 1e-12)
 
 
 def test_a_diverging_lane_is_flagged_and_leaves_the_others_alone():
@@ -298,7 +299,7 @@ def test_float32(name):
     task, lam = single(c.task), c.lam.float()
     params = {k: v.float() for k, v in c.params.items()}
     result = batched_hypergradient(
-        task, params, lam, task.train, task.val, conjugate_gradient(30), "gauss_newton"
+        task, params, lam, task.train, task.val, conjugate_gradient(20), "gauss_newton"
     )
     expected = batched_hypergradient(
         c.task, c.params, c.lam, c.task.train, c.task.val, exact(), "gauss_newton"
@@ -319,6 +320,36 @@ def single(task):
         return type(data)(**fields)
 
     return type(task)(*(cast(d) for d in (task.train, task.val, task.s_train, task.s_val)), task.shapes)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", CASES)
+def test_cuda_equals_cpu(name):
+    c = case(name)
+    task = on_cuda(c.task)
+    params, lam = {k: v.cuda() for k, v in c.params.items()}, c.lam.cuda()
+    for solver in (neumann(5), conjugate_gradient(5), identity(), exact()):
+        there = batched_hypergradient(task, params, lam, task.train, task.val, solver)
+        here = batched_hypergradient(c.task, c.params, c.lam, c.task.train, c.task.val, solver)
+        close(there.total.cpu(), here.total, 1e-8)
+        assert there.diagnostics.stopped.tolist() == here.diagnostics.stopped.tolist()
+    _, there = batched_adam_response(task, params, lam, task.train, Recipe(steps=3))
+    _, here = batched_adam_response(c.task, c.params, c.lam, c.task.train, Recipe(steps=3))
+    close({k: v.cpu() for k, v in there.items()}, here, 1e-6)
+    response = batched_best_response(task, params, lam, task.train, neumann(5))
+    _, there = response_alignment_gradient(task, params, lam, response, lam, task.val, "scaled_l2")
+    response = batched_best_response(c.task, c.params, c.lam, c.task.train, neumann(5))
+    _, here = response_alignment_gradient(c.task, c.params, c.lam, response, c.lam, c.task.val, "scaled_l2")
+    close(there["x"].cpu(), here["x"], 1e-8)
+
+
+def on_cuda(task):
+    """The task with its data on the GPU."""
+
+    def move(data):
+        return type(data)(**{k: v if v is None else v.to("cuda") for k, v in vars(data).items()})
+
+    return type(task)(*(move(d) for d in (task.train, task.val, task.s_train, task.s_val)), task.shapes)
 
 
 def test_nothing_is_recorded_where_parameters_require_gradients():

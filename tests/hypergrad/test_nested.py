@@ -19,7 +19,7 @@ from hcdc.hypergrad import (
 )
 from hcdc.hypergrad._nested import unrolled_params
 
-K, LR = 60, 0.5
+K, LR = 30, 1.0
 LEVELS = torch.tensor([-4.0, -2.0, 0.0], dtype=F64)
 GRID = torch.cat([torch.cartesian_prod(LEVELS, LEVELS), torch.full((9, 1), 0.2, dtype=F64)], 1)
 
@@ -48,11 +48,11 @@ def test_sdc_closes_most_of_the_gap(tiny):
     """eq. (SDC): 9 learned rows train almost to the optimum of the 24 original ones."""
     task, start, _ = tiny
     learned, history = sdc_unrolled(
-        task, start, GRID[4], task.s_train, inner_steps=K, inner_lr=LR, outer_steps=40, outer_lr=0.05
+        task, start, GRID[4], task.s_train, inner_steps=K, inner_lr=LR, outer_steps=20, outer_lr=0.05
     )
     best = task.train_loss(optimum(task, start, GRID[4], task.train), GRID[4], task.train)
     assert history[0] - best > 0.3  # measured .328
-    assert 0 < history[-1] - best < 0.02  # measured .011
+    assert 0 < history[-1] - best < 0.06  # measured .036
     final = unrolled_params(task, start, GRID[4], learned, K, LR)
     assert task.train_loss(final, GRID[4], task.train).item() == pytest.approx(history[-1].item(), rel=1e-12)
 
@@ -78,9 +78,8 @@ def test_sdc_gradient_by_finite_differences(tiny):
 def test_what_alignment_gives_up_against_the_nested_problem(tiny, record_property):
     """eq. (hcdc-bl) finds a set whose best candidate is the true one, no more; alignment ranks them all.
 
-    Measured (regret as a share of the range of L*_T; Spearman over the 9 candidates): as sampled .39 and
-    .67; nested 0 and .73; aligned by cosine .35 and .70, by scaled L2 .04 and .98, at a fifth of the nested
-    problem's time.
+    Measured (regret as a share of the range of L*_T; Spearman over the 9 candidates): as sampled .40 and .67;
+    nested 0 and .75; aligned by cosine .36 and .78, by scaled L2 .04 and .98.
     """
     task, start, truth = tiny
     sampled = optimised_losses(task, start, GRID, task.s_train, task.s_val, K, LR).detach()
@@ -95,7 +94,7 @@ def test_what_alignment_gives_up_against_the_nested_problem(tiny, record_propert
         task.s_val,
         inner_steps=K,
         inner_lr=LR,
-        outer_steps=25,
+        outer_steps=20,
         outer_lr=0.05,
         temperature=0.02,
     )
@@ -120,7 +119,7 @@ def align(task, start, distance):
     g_T = batched_response_hypergradient(task, theta_t, GRID, response_t, task.val)
     x = task.s_val.x.clone()
     adam = torch.optim.Adam([x], lr=0.05)
-    for _ in range(150):
+    for _ in range(100):
         data = task.replace(task.s_val, {"x": x})
         _, gradient = response_alignment_gradient(task, theta_s, GRID, response_s, g_T, data, distance)
         x.grad = gradient["x"]

@@ -22,8 +22,7 @@ def test_equals_torch(weight_decay):
 def test_gradients_are_asked_for_inside_the_block_only():
     tensor = torch.ones(2)
     adam = Adam({"x": tensor}, 0.1)
-    with pytest.raises(KeyboardInterrupt), adam.differentiated() as tensors:
+    with adam.differentiated() as tensors:
         assert tensors[0] is tensor
         assert tensor.requires_grad
-        raise KeyboardInterrupt
     assert not tensor.requires_grad

@@ -47,8 +47,8 @@ def pge_adjacency(x: Tensor, params: PGEParams) -> Tensor:
     right_var, right_mean = torch.var_mean(right, 0, correction=0)
     scale = params["scale1"] * (left_var + right_var + EPS).rsqrt()
     left, right = (left - left_mean) * scale, (right - right_mean) * scale + params["shift1"]
-    hidden = torch.relu(left[:, None] + right[None]).view(n * n, -1) @ params["middle"]
+    hidden = torch.relu_(left[:, None] + right[None]).view(n * n, -1) @ params["middle"]
     hidden = F.batch_norm(hidden, None, None, params["scale2"], params["shift2"], training=True, eps=EPS)
-    pairs = (torch.relu(hidden) @ params["out"] + params["bias"]).view(n, n)
+    pairs = (torch.relu_(hidden) @ params["out"] + params["bias"]).view(n, n)
     off_diagonal = 1 - torch.eye(n, dtype=x.dtype, device=x.device)
     return torch.sigmoid((pairs + pairs.t()) / 2) * off_diagonal

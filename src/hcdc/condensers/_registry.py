@@ -13,10 +13,11 @@ from hcdc.condensers._gcond import GCond, GCondX
 from hcdc.condensers._herding import Herding
 from hcdc.condensers._kcenter import KCenter
 from hcdc.condensers._random import RandomReducer
+from hcdc.condensers._reach import Reach
 from hcdc.core.errors import InputError, unknown_name
 
 REDUCERS: dict[str, type[Reducer]] = {
-    reducer.name: reducer for reducer in (RandomReducer, KCenter, Herding, GCondX, GCond)
+    reducer.name: reducer for reducer in (RandomReducer, Reach, KCenter, Herding, GCondX, GCond)
 }
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file, keyed by what is being computed, so that the same command continues and another does not."""
+"""Checkpoints: one safetensors file, keyed by what is computed: only the same command continues."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class Checkpoint:
                 meta = file.metadata() or {}
                 if meta.get("key") != self.key:
                     return None
-                return {name: file.get_tensor(name) for name in file.keys()}, json.loads(meta["state"])  # noqa: SIM118
+                names = list(file.keys())
+                return {name: file.get_tensor(name) for name in names}, json.loads(meta["state"])
         except (SafetensorError, OSError, KeyError, json.JSONDecodeError):
             return None
 
@@ -56,9 +57,10 @@ class Checkpoint:
         """Write the state, whole or not at all."""
         if self.path is None:
             return
-        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
         write_atomic(self.path, save(plain, {"key": self.key, "state": json.dumps(state)}))
 
     def remove(self) -> None:
+        """Delete the file, if there is one."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)

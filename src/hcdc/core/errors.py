@@ -29,8 +29,9 @@ def unknown_name(what: str, name: str, choices: Iterable[str]) -> InputError:
         choices: The names that are allowed.
     """
     allowed = sorted(choices)
-    near = difflib.get_close_matches(name.lower(), allowed, n=1, cutoff=0.5)
-    hint = f"did you mean '{near[0]}'? " if near else ""
+    plain = {choice.lower(): choice for choice in allowed}
+    near = difflib.get_close_matches(name.lower(), plain, n=1, cutoff=0.5)
+    hint = f"did you mean '{plain[near[0]]}'? " if near else ""
     return InputError(f"{what} '{name}' is not known; {hint}choose one of: {', '.join(allowed)}")
 
 

@@ -16,7 +16,7 @@ except ImportError:  # pragma: no cover - not POSIX
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; rename it onto ``path`` if the block succeeds, else remove it."""
+    """Yield a temporary path beside ``path``; rename it onto that if the block succeeds, else remove it."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)

@@ -8,8 +8,10 @@ from torch import Tensor
 from hcdc.core.errors import InputError
 
 
-def allocate_labels(y: Tensor, size: int, num_classes: int, what: str = "train_size") -> Tensor:
-    """Synthetic labels ``[size]``, sorted by class, in the proportions of ``y`` with at least one a class.
+def allocate_labels(
+    y: Tensor, size: int, num_classes: int, what: str = "train_size", balanced: bool = False
+) -> Tensor:
+    """Synthetic labels ``[size]``, sorted by class, in the proportions of ``y``; at least one a class.
 
     Largest remainders decide rounding, so that the counts add up to ``size``.
 
@@ -18,19 +20,25 @@ def allocate_labels(y: Tensor, size: int, num_classes: int, what: str = "train_s
         size: How many labels; at least the number of classes and at most ``len(y)``.
         num_classes: Number of classes.
         what: The argument to name in an error.
+        balanced: Equal counts a class as far as its labels last, instead of the proportions of ``y``.
     """
     counts = torch.bincount(y.cpu(), minlength=num_classes).double()
     if bool((counts == 0).any()):
         empty = torch.nonzero(counts == 0).flatten().tolist()
-        raise InputError(f"class {empty[0]} has no labelled example to condense; every class needs at least one")
+        raise InputError(
+            f"class {empty[0]} has no labelled example to condense; every class needs at least one"
+        )
     if size < num_classes:
         raise InputError(
-            f"{what} {size}: there are {num_classes} classes, so at least {num_classes} are needed; try {5 * num_classes}"
+            f"{what} {size}: there are {num_classes} classes, so at least {num_classes} are needed; "
+            f"try {min(5 * num_classes, len(y))}"
         )
     if size > len(y):
-        raise InputError(f"{what} {size}: there are only {len(y)} labelled examples to condense; choose at most that")
-    share = counts / counts.sum() * size
-    given = share.floor().clamp_min(1)
+        raise InputError(
+            f"{what} {size}: there are only {len(y)} labelled examples to condense; choose at most that"
+        )
+    share = torch.full_like(counts, size / num_classes) if balanced else counts / counts.sum() * size
+    given = torch.minimum(share.floor().clamp_min(1), counts)
     while int(given.sum()) > size:
         excess = torch.where(given > 1, given - share, torch.full_like(given, -torch.inf))
         given[int(excess.argmax())] -= 1

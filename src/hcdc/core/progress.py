@@ -1,13 +1,14 @@
 """Progress of long work: phase k of n, step, the figure that matters, time left, peak memory.
 
-On a terminal one live line (rich); elsewhere log lines at most every few seconds. The library itself never prints: without
-`show_progress` the steps go to the logger ``hcdc`` at level INFO.
+On a terminal one live line; elsewhere log lines at most every few seconds. The library itself never prints:
+unless a command asks for ``live``, the steps go to the logger ``hcdc`` at level INFO.
 """
 
 from __future__ import annotations
 
 import logging
 import resource
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -35,10 +36,13 @@ class Phase:
         self.first_step: int | None = None
 
     def step(self, done: int, figure: str = "") -> None:
-        """Report that ``done`` of ``total`` steps are finished; ``figure`` is what matters now and at its best."""
+        """Report that ``done`` of ``total`` steps are made; ``figure`` is what matters, now and at its best.
+
+        A run that continues begins at a later step: the time left counts only the steps made now.
+        """
         now = time.monotonic()
         if self.first_step is None:
-            self.first_step = done - 1
+            self.first_step = max(0, done - 1)
         if done < self.total and now - self.last < self.owner.every:
             return
         self.last = now
@@ -47,7 +51,8 @@ class Phase:
         self.owner.report(
             f"[{self.owner.index}/{self.owner.count}] {self.name}: {done}/{self.total}"
             + (f", {figure}" if figure else "")
-            + f", {left:.0f} s left, peak {peak_memory_gib():.1f} GiB"
+            + f", {left:.0f} s left, peak {peak_memory_gib():.1f} GiB",
+            last=done >= self.total,
         )
 
 
@@ -70,9 +75,11 @@ class Progress:
         self.count = max(self.count, self.index)
         return Phase(self, name, total)
 
-    def report(self, text: str) -> None:
+    def report(self, text: str, last: bool = False) -> None:
+        """Say where the run stands; ``last`` ends the live line."""
         if self.live:
-            print(f"\r\x1b[2K{text[:160]}", end="", file=sys.stderr, flush=True)
+            width = shutil.get_terminal_size().columns - 1
+            print(f"\r\x1b[2K{text[:width]}", end="\n" if last else "", file=sys.stderr, flush=True)
         else:
             log.info(text)
 

@@ -1,4 +1,7 @@
-"""Rank agreement between two lists of scores, with intervals. Ties get average ranks; constants have no rank correlation."""
+"""Rank agreement between two lists of scores, with intervals.
+
+Ties get average ranks; constant scores have no rank correlation (NaN).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
+
+from hcdc.core.seeds import numpy_stream
 
 Array = NDArray[np.float64]
 
@@ -26,7 +31,7 @@ def _undefined(a: Array, b: Array) -> bool:
 
 
 def spearman(truth: ArrayLike, proxy: ArrayLike) -> float:
-    """Spearman's rank correlation; NaN where it is not defined (constant or non-finite scores, fewer than two)."""
+    """Spearman's rank correlation; NaN where it is not defined (constant or non-finite, fewer than two)."""
     a, b = _pair(truth, proxy)
     if _undefined(a, b):
         return math.nan
@@ -44,7 +49,10 @@ def top_k_overlap(truth: ArrayLike, proxy: ArrayLike, k: int) -> float:
     """Share of the ``k`` best by truth (higher is better) that are among the ``k`` best by proxy."""
     a, b = _pair(truth, proxy)
     k = min(k, len(a))
-    return len(set(np.argsort(-a, kind="stable")[:k]) & set(np.argsort(-b, kind="stable")[:k])) / k if k else math.nan
+    if k < 1:
+        return math.nan
+    best_a, best_b = (np.argsort(-v, kind="stable")[:k] for v in (a, b))
+    return len(set(best_a) & set(best_b)) / k
 
 
 def upper_half_spearman(truth: ArrayLike, proxy: ArrayLike) -> float:
@@ -55,9 +63,12 @@ def upper_half_spearman(truth: ArrayLike, proxy: ArrayLike) -> float:
 
 
 def regret(truth: ArrayLike, proxy: ArrayLike) -> float:
-    """Best truth minus the truth of the proxy's pick (in the unit of ``truth``)."""
+    """Best truth minus the truth of the proxy's pick (in the unit of ``truth``).
+
+    The pick is the first of the best; a non-finite proxy score is never picked where there is a finite one.
+    """
     a, b = _pair(truth, proxy)
-    return float(a.max() - a[int(np.argmax(b))])
+    return float(a.max() - a[int(np.argmax(np.where(np.isfinite(b), b, -np.inf)))])
 
 
 @dataclass(frozen=True)
@@ -86,7 +97,7 @@ def bootstrap(
     Draws in which the statistic is not defined are left out; if none is left the interval is (NaN, NaN).
     """
     a, b = _pair(truth, proxy)
-    rng = np.random.default_rng(seed)
+    rng = numpy_stream(seed, "bootstrap")
     values = []
     for _ in range(draws if len(a) > 1 else 0):
         index = rng.integers(0, len(a), len(a))

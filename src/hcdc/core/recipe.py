@@ -1,13 +1,15 @@
-"""How a candidate is trained and scored: the full recipe on the full data, the calibrated one on the small copy."""
+"""How a candidate is trained and scored: the full recipe on the full data, the calibrated one on the copy."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
-from hcdc.core.errors import InputError
+from hcdc.core.errors import InputError, unknown_name
 
 METRICS = ("accuracy", "loss")
 
@@ -21,7 +23,8 @@ class Recipe:
         lr: Learning rate of Adam.
         weight_decay: Coefficient w of ``w/2 * ||theta||^2`` in the training loss.
         seeds: Independent initialisations whose scores are averaged.
-        metric: What ranks candidates on the validation set, ``"accuracy"`` (higher is better) or ``"loss"`` (lower).
+        metric: What ranks candidates on the validation set, ``"accuracy"`` (higher is better) or ``"loss"``
+            (lower is better).
     """
 
     steps: int = 200
@@ -31,16 +34,36 @@ class Recipe:
     metric: str = "accuracy"
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.seeds < 1:
-            raise InputError(f"a recipe needs at least 1 step and 1 seed, got {self.steps} and {self.seeds}")
-        if not self.lr > 0 or self.weight_decay < 0:
-            raise InputError(f"a recipe needs lr > 0 and weight_decay >= 0, got {self.lr} and {self.weight_decay}")
+        if not (_whole(self.steps) and _whole(self.seeds) and self.steps >= 1 and self.seeds >= 1):
+            raise InputError(
+                "a recipe needs at least 1 step and 1 seed, in whole numbers, "
+                f"got {self.steps!r} and {self.seeds!r}"
+            )
+        if not (_number(self.lr) and _number(self.weight_decay) and self.lr > 0 and self.weight_decay >= 0):
+            raise InputError(
+                "a recipe needs finite lr > 0 and weight_decay >= 0, "
+                f"got {self.lr!r} and {self.weight_decay!r}"
+            )
         if self.metric not in METRICS:
-            raise InputError(f"metric '{self.metric}' is not known; choose one of: {', '.join(METRICS)}")
+            raise unknown_name("metric", str(self.metric), METRICS)
 
     def as_dict(self) -> dict[str, Any]:
+        """The settings as plain JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
+        """The recipe that `as_dict` described."""
+        names = [f.name for f in dataclasses.fields(cls)]
+        for name in values:
+            if name not in names:
+                raise unknown_name("recipe setting", name, names)
         return cls(**values)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, Integral)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, Real) and math.isfinite(value)

@@ -27,22 +27,26 @@ def device_name(device: torch.device | str) -> str:
 
 
 def commit() -> str | None:
-    """The commit of the source tree in use, with ``+`` where it has changes; None for an installed package."""
+    """The commit of the source tree in use, ``+`` appended where it has changes; None where it has none.
+
+    An installed package is none of the tree that happens to lie around it. ``HCDC_COMMIT`` overrides.
+    """
     if given := os.environ.get("HCDC_COMMIT"):
         return given
-    here = Path(__file__).resolve().parent
+    if not _git("ls-files", "--", Path(__file__).name):
+        return None
+    head = _git("rev-parse", "HEAD")
+    return head and head + ("+" if _git("status", "--porcelain", "-uno") else "")
+
+
+def _git(*command: str) -> str | None:
+    """What git says in the folder of this file; None where it cannot."""
+    here = str(Path(__file__).resolve().parent)
     try:
-        head = subprocess.run(
-            ["git", "-C", str(here), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10
-        )
-        if head.returncode:
-            return None
-        dirty = subprocess.run(
-            ["git", "-C", str(here), "status", "--porcelain", "-uno"], capture_output=True, text=True, timeout=10
-        )
+        done = subprocess.run(["git", "-C", here, *command], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return head.stdout.strip() + ("+" if dirty.stdout.strip() else "")
+    return None if done.returncode else done.stdout.strip()
 
 
 def version() -> str:
@@ -66,7 +70,7 @@ def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
 
 
 def jsonable(value: Any) -> Any:
-    """Plain JSON of nested values: tensors and arrays become lists, NaN becomes None."""
+    """Plain JSON of nested values: tensors and arrays become lists, NaN and infinity become None."""
     if isinstance(value, Mapping):
         return {str(k): jsonable(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -79,13 +83,26 @@ def jsonable(value: Any) -> Any:
 
 
 def append(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
-    """Append one JSON line, whole, under a lock."""
+    """Append one JSON line, whole, under a lock; what a killed process left of its last line is removed."""
     line = json.dumps(jsonable(record), sort_keys=True) + "\n"
     target = Path(path)
-    with locked(target.with_name(f".{target.name}.lock")), open(target, "a") as handle:
-        handle.write(line)
-        handle.flush()
-        os.fsync(handle.fileno())
+    with locked(target.with_name(f".{target.name}.lock")):
+        _cut_half_line(target)
+        with open(target, "ab") as handle:
+            handle.write(line.encode())
+            handle.flush()
+            os.fsync(handle.fileno())
+
+
+def _cut_half_line(path: Path) -> None:
+    """Cut a file after its last newline."""
+    if not path.exists() or not path.stat().st_size:
+        return
+    with open(path, "rb+") as handle:
+        handle.seek(-1, os.SEEK_END)
+        if handle.read() != b"\n":
+            handle.seek(0)
+            handle.truncate(handle.read().rfind(b"\n") + 1)
 
 
 def read(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:

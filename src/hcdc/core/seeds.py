@@ -15,7 +15,7 @@ def derive(seed: int, role: str, *keys: object) -> int:
 
 
 def stream(seed: int, role: str, *keys: object) -> torch.Generator:
-    """A CPU `torch.Generator` for one role; draws are moved to a device afterwards, so they do not depend on it."""
+    """A CPU `torch.Generator` for one role; draws move to a device afterwards and do not depend on it."""
     return torch.Generator().manual_seed(derive(seed, role, *keys))
 
 

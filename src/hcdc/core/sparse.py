@@ -1,8 +1,9 @@
 """Constant sparse matrices that multiply dense tensors under autograd and torch.func.
 
-``torch.func`` cannot trace CSR tensors and batches sparse products lane by lane. Here the matrix is a constant held by a
-plain Python object, and one autograd function multiplies it with a dense tensor; under ``vmap`` the batch is folded into
-columns, so that B lanes cost one product with B times the columns. The function is its own double backward.
+``torch.func`` cannot trace CSR tensors and batches sparse products lane by lane. Here the matrix is a
+constant held by a plain Python object, and one autograd function multiplies it with a dense tensor; under
+``vmap`` the batch is folded into columns, so that B lanes cost one product with B times the columns. The
+function is its own double backward.
 """
 
 from __future__ import annotations
@@ -44,8 +45,10 @@ class SparseMatrix:
         self._transpose = self if symmetric else None
 
     @classmethod
-    def from_scipy(cls, matrix: Any, dtype: torch.dtype = torch.float32, symmetric: bool = False) -> SparseMatrix:
-        """From any scipy sparse matrix; duplicates are added, indices sorted."""
+    def from_scipy(
+        cls, matrix: Any, dtype: torch.dtype = torch.float32, symmetric: bool = False
+    ) -> SparseMatrix:
+        """From any scipy sparse matrix; duplicates are added, stored zeros dropped, indices sorted."""
         forward = cls._one_way(matrix, dtype, symmetric)
         if not symmetric:
             backward = cls._one_way(matrix.T, dtype, False)
@@ -56,6 +59,7 @@ class SparseMatrix:
     def _one_way(cls, matrix: Any, dtype: torch.dtype, symmetric: bool) -> SparseMatrix:
         csr = matrix.tocsr().copy()
         csr.sum_duplicates()
+        csr.eliminate_zeros()
         csr.sort_indices()
         return cls(
             torch.from_numpy(csr.indptr.astype(np.int64)),
@@ -95,7 +99,8 @@ class SparseMatrix:
 
     def _moved(self, device: torch.device | str | None, dtype: torch.dtype | None) -> SparseMatrix:
         values = self.values.to(device=device, dtype=dtype)
-        return SparseMatrix(self.indptr.to(device), self.indices.to(device), values, self.shape, self.symmetric)
+        indptr, indices = self.indptr.to(device), self.indices.to(device)
+        return SparseMatrix(indptr, indices, values, self.shape, self.symmetric)
 
     def t(self) -> SparseMatrix:
         """The transpose."""
@@ -109,7 +114,8 @@ class SparseMatrix:
     def submatrix(self, index: Tensor) -> SparseMatrix:
         """Rows and columns of ``index``: the induced subgraph of an adjacency matrix."""
         keep = index.cpu().numpy()
-        return SparseMatrix.from_scipy(self.to_scipy()[keep][:, keep], self.dtype, self.symmetric).to(self.device)
+        kept = self.to_scipy()[keep][:, keep]
+        return SparseMatrix.from_scipy(kept, self.dtype, self.symmetric).to(self.device)
 
     def to_dense(self) -> Tensor:
         return self._csr.to_dense()
@@ -117,7 +123,8 @@ class SparseMatrix:
     def multiply(self, dense: Tensor) -> Tensor:
         """Plain product with a ``[columns, k]`` tensor, without autograd."""
         if dense.is_cuda and _triton is not None:
-            return _triton.spmm(self.indptr, self.indices, self.values, dense, self.shape[0])
+            product: Tensor = _triton.spmm(self.indptr, self.indices, self.values, dense, self.shape[0])
+            return product
         return self._csr @ dense
 
     def __matmul__(self, dense: Tensor) -> Tensor:
@@ -139,7 +146,7 @@ def _csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[in
 
 
 class _SparseMatmul(torch.autograd.Function):
-    """``matrix @ dense`` for a constant matrix; linear in ``dense``, so jvp, vjp and vmap are all the same product."""
+    """``matrix @ dense`` for a constant matrix: linear in ``dense``, so jvp, vjp and vmap are such too."""
 
     @staticmethod
     def forward(dense: Tensor, matrix: SparseMatrix) -> Tensor:
@@ -150,15 +157,16 @@ class _SparseMatmul(torch.autograd.Function):
         ctx.matrix = inputs[1]
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return ctx.matrix.t() @ grad, None
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:  # type: ignore[override]
-        return ctx.matrix @ tangent
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
+        product: Tensor = ctx.matrix @ tangent
+        return product
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, None], dense: Tensor, matrix: SparseMatrix) -> tuple[Tensor, int]:
+    def vmap(info: Any, in_dims: tuple[int, None], dense: Tensor, matrix: SparseMatrix) -> tuple[Tensor, int]:
         batch = dense.movedim(in_dims[0], 1)  # [columns, B, k]
         product = matrix @ batch.reshape(batch.shape[0], -1)
         return product.reshape(product.shape[0], batch.shape[1], batch.shape[2]), 1

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,11 +44,14 @@ class CondensedDataset:
             ``method``, ``settings``, ``full_recipe``, ``calibrated_recipe``, ``metric``, ``seed``,
             ``candidates`` (hashes of every candidate used in making it) and free keys. ``format_version``,
             ``kind``, ``train_size``, ``val_size``, ``val_method`` and ``library_version`` are filled in.
+        record: Evidence of how it was made (seconds, device, history); never part of the file, which does not vary
+            between equal runs, but written beside it.
     """
 
     train: Part
     val: Part | None
     meta: dict[str, Any]
+    record: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         given = self.meta
@@ -85,7 +88,7 @@ class CondensedDataset:
     def to(self, device: torch.device | str) -> CondensedDataset:
         """The same on another device."""
         return CondensedDataset(
-            self.train.to(device), None if self.val is None else self.val.to(device), self.meta
+            self.train.to(device), None if self.val is None else self.val.to(device), self.meta, self.record
         )
 
     def tensors(self) -> dict[str, Tensor]:

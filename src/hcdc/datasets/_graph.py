@@ -22,8 +22,8 @@ class Graph:
 
     Attributes:
         x: Node features ``[n, d]``, dense (synthetic graphs) or sparse (most originals).
-        adj: Weighted symmetric adjacency ``[n, n]`` without self-loops; sparse (``symmetric=True``) or dense (synthetic);
-            None is the identity structure (no edges: every node sees itself only).
+        adj: Weighted symmetric adjacency ``[n, n]`` without self-loops; sparse (``symmetric=True``) or dense
+            (synthetic); None is the identity structure (no edges: every node sees itself only).
     """
 
     x: Matrix
@@ -56,10 +56,36 @@ class Graph:
             return Graph(x, self.adj.submatrix(index).to_dense())
         return Graph(x, None if self.adj is None else self.adj[index][:, index])
 
+    def reach_subgraph(self, index: Tensor, most_hops: int = 6) -> Graph:
+        """The nodes ``index``, joined where they lie within r hops of each other in this graph, as dense tensors.
+
+        A few nodes drawn from a large graph have hardly an edge among them, so every filter acts on them alike. r is the
+        smallest number of hops at which their mean degree reaches that of the whole graph (at most ``most_hops``), which
+        keeps what filters tell apart: who lies near whom.
+        """
+        chosen = self.subgraph(index)
+        if not isinstance(self.adj, SparseMatrix):
+            return chosen
+        adjacency = self.adj.to_scipy()
+        adjacency.data = np.ones_like(adjacency.data)
+        keep = index.cpu().numpy()
+        reached = adjacency[keep]
+        for _ in range(most_hops):
+            among = (reached[:, keep] > 0).toarray()
+            np.fill_diagonal(among, False)
+            if among.sum() * adjacency.shape[0] >= adjacency.nnz * len(keep):
+                break
+            reached = reached @ adjacency + reached
+            reached.data = np.ones_like(reached.data)
+        adj = torch.from_numpy(among.astype(np.float32)).to(device=self.device, dtype=chosen.x.dtype)
+        return Graph(chosen.x, adj)
+
     def sparse_subgraph(self, index: Tensor) -> Graph:
         """The induced subgraph, kept sparse (for the training subgraph of the inductive setting)."""
         x = self.x.rows(index) if isinstance(self.x, SparseMatrix) else self.x[index]
-        return Graph(x, self.adj.submatrix(index) if isinstance(self.adj, SparseMatrix) else self.adj)
+        if isinstance(self.adj, SparseMatrix):
+            return Graph(x, self.adj.submatrix(index))
+        return Graph(x, None if self.adj is None else self.adj[index][:, index])
 
     def propagation(self) -> Matrix | None:
         """P = D^-1/2 (A + I) D^-1/2, the GCN-normalised adjacency; None stands for the identity."""
@@ -70,7 +96,7 @@ class Graph:
         return self._normalised("A", loops=False)
 
     def prepare(self, *matrices: str) -> None:
-        """Make and keep ``"P"``, ``"A"`` or ``"edges"`` now: inside a ``torch.func`` transform it would be too late."""
+        """Make and keep ``"P"``, ``"A"`` or ``"edges"`` now: in a ``torch.func`` transform it is too late."""
         for name in matrices:
             if name == "edges":
                 self.edges()
@@ -91,23 +117,22 @@ class Graph:
             return 2.0
         if "lmax" not in self._cache:
             a = self.normalised_adjacency()
-            if isinstance(a, SparseMatrix):
+            assert a is not None
+            if isinstance(a, SparseMatrix) and a.nnz and a.shape[0] > 64:
                 from scipy.sparse.linalg import eigsh
 
-                start = np.ones(a.shape[0]) + np.arange(a.shape[0]) % 7
-                low = float(
-                    eigsh(
-                        a.to_scipy().astype(np.float64), 1, which="SA", v0=start, return_eigenvectors=False
-                    )[0]
-                )
+                matrix, start = a.to_scipy().astype(np.float64), 1.0 + np.arange(a.shape[0]) % 7
+                low = float(eigsh(matrix, 1, which="SA", v0=start, return_eigenvectors=False)[0])
+            elif isinstance(a, SparseMatrix):
+                low = float(torch.linalg.eigvalsh(a.to_dense().double())[0]) if a.nnz else 0.0
             else:
-                assert a is not None
                 low = float(torch.linalg.eigvalsh(a.detach().double())[0])
-            self._cache["lmax"] = max(1.0 - low, 1e-6)
+            # the trace is 0, so one edge is enough for a negative eigenvalue
+            self._cache["lmax"] = 1.0 - low if low < -1e-6 else 2.0
         return self._cache["lmax"]  # type: ignore[no-any-return]
 
     def edges(self) -> tuple[Tensor, Tensor]:
-        """``(edge_index [2, E], edge_weight [E])`` for PyG layers, without self-loops; entries of weight 0 are left out."""
+        """``(edge_index [2, E], edge_weight [E])`` for PyG layers, without entries of weight 0."""
         if self.adj is None:
             return torch.zeros(2, 0, dtype=torch.long, device=self.device), torch.zeros(0, device=self.device)
         if isinstance(self.adj, Tensor):
@@ -183,7 +208,8 @@ class GraphData:
         y: Labels ``[n]``; -1 marks unlabelled nodes, which are in no split.
         train, val, test: Node indices of the split.
         num_classes: Number of classes; labels are 0 .. num_classes - 1.
-        normalisation: What was done to the features: ``"row"`` (divided by row sum), ``"standard"`` or ``"none"``.
+        normalisation: What was done to the features: ``"row"`` (divided by row sum), ``"standard"`` or
+            ``"none"``.
         split: How the split came about, in words (printed and stored).
         class_names: One name a class.
         origin: Arguments with which `hcdc.data` reads it again; empty for data handed over in memory.
@@ -215,7 +241,7 @@ class GraphData:
         )
 
     def fingerprint(self) -> str:
-        """A hash of features, structure, labels and split: equal data has an equal fingerprint wherever it came from."""
+        """A hash of features, structure, labels and split: equal for equal data, wherever it came from."""
         digest = hashlib.sha256()
         parts: list[Tensor] = []
         for matrix in (self.graph.x, self.graph.adj):

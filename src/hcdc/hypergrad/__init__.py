@@ -8,6 +8,12 @@ from hcdc.hypergrad._alignment import (
     response_alignment_gradient,
     scaled_l2,
 )
+from hcdc.hypergrad._anchored import (
+    anchored_gradient,
+    anchored_loss,
+    standard_ranks,
+    values_and_hypergradients,
+)
 from hcdc.hypergrad._curvature import (
     CURVATURES,
     gauss_newton_product,
@@ -66,6 +72,8 @@ __all__ = [
     "adam_response",
     "alignment_gradient",
     "alignment_loss",
+    "anchored_gradient",
+    "anchored_loss",
     "batched_adam_response",
     "batched_best_response",
     "batched_hypergradient",
@@ -94,7 +102,9 @@ __all__ = [
     "scaled_l2",
     "sdc_unrolled",
     "solve_response",
+    "standard_ranks",
     "trajectory_point_count",
     "trajectory_starts",
     "unrolled_response",
+    "values_and_hypergradients",
 ]

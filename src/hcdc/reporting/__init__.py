@@ -1,0 +1,27 @@
+"""Tables, sentences, figures and one HTML page, from evaluations and condensed files only."""
+
+from hcdc.reporting._evaluations import evaluations_of, is_evaluation, read_evaluation, short_names
+from hcdc.reporting._figures import draw_agreement, draw_cost, draw_ranks, draw_scatter, write_figures
+from hcdc.reporting._page import write_report
+from hcdc.reporting._table import COLUMNS, Column, Row, summary_table
+from hcdc.reporting._words import findings, payment, validation_choice
+
+__all__ = [
+    "COLUMNS",
+    "Column",
+    "Row",
+    "draw_agreement",
+    "draw_cost",
+    "draw_ranks",
+    "draw_scatter",
+    "evaluations_of",
+    "findings",
+    "is_evaluation",
+    "payment",
+    "read_evaluation",
+    "short_names",
+    "summary_table",
+    "validation_choice",
+    "write_figures",
+    "write_report",
+]

@@ -1,4 +1,4 @@
-"""What is searched: configurations (what users read), their relaxation lambda (what mathematics differentiates), networks."""
+"""What is searched: configurations (what users read), their relaxation lambda, the networks they build."""
 
 from __future__ import annotations
 
@@ -27,24 +27,25 @@ class Network(Protocol):
     """A network as pure functions; parameters are a dict of tensors."""
 
     def prepare(self, graph: Graph) -> None:
-        """Make the matrices that ``forward`` needs of ``graph``, before any ``torch.func`` transform runs it."""
+        """Make the matrices that ``forward`` needs of ``graph``, before any ``torch.func`` transform runs."""
 
     def init(self, generator: torch.Generator) -> Params:
         """Fresh parameters, drawn from ``generator`` on the CPU."""
 
     def forward(self, params: Params, lam: Tensor, graph: Graph, index: Tensor | None = None) -> Tensor:
-        """Logits ``[m, classes]`` of the nodes ``index`` (all nodes where it is None) at hyperparameters lambda ``[H]``."""
+        """Logits ``[m, classes]`` of the nodes ``index`` (None: all) at hyperparameters lambda ``[H]``."""
 
 
 class Space(ABC):
     """A search space.
 
-    A *config* is a JSON-able dict. ``lam`` is its relaxation, a vector of ``dimension`` numbers inside a compact connected
-    set (the extended space of the paper); ``encode`` and ``decode`` go between them, ``project`` returns to the set.
+    A *config* is a JSON-able dict. ``lam`` is its relaxation, a vector of ``dimension`` numbers inside a
+    compact connected set (the extended space of the paper); ``encode`` and ``decode`` go between them,
+    ``project`` returns to the set.
 
     Attributes:
-        batched: Every candidate has the same parameter shapes and the relaxed network at ``encode(config)`` *is* the
-            candidate, so that many candidates train in one batch.
+        batched: Every candidate has the same parameter shapes and the relaxed network at ``encode(config)``
+            *is* the candidate, so that many candidates train in one batch.
     """
 
     name: str
@@ -80,7 +81,7 @@ class Space(ABC):
         """A JSON-able description from which `hcdc.spaces.from_spec` makes the space again."""
 
     def network(self, features: int, classes: int, config: Config | None = None) -> Network | None:
-        """The network of a configuration, or the relaxed network where ``config`` is None; None if the task has its own."""
+        """The network of ``config``, or the relaxed one where that is None; None if the task has its own."""
         return None
 
     def parameter_count(self, config: Config, features: int, classes: int) -> int | None:

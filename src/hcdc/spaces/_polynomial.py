@@ -1,4 +1,4 @@
-"""Graph convolution filters as polynomials of a graph matrix: the continuous space of the paper's graph experiments."""
+"""Graph convolution filters as polynomials of a graph matrix: the paper's continuous space on graphs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torch import Tensor
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.datasets._graph import Graph
 from hcdc.spaces._base import Config, Params, Space
-
-Operator = Callable[[Tensor], Tensor]
+from hcdc.spaces._check import check_lam
+from hcdc.spaces._registry import register
 
 
 def _powers_of_p(graph: Graph, order: int) -> Callable[[Tensor], Iterator[Tensor]]:
@@ -80,10 +80,10 @@ BASES = {"powers": _powers_of_p, "laplacian": _powers_of_l, "chebyshev": _chebys
 
 @dataclass(frozen=True)
 class FilterNetwork:
-    """X <- relu(sum_r C_r X W_r) for each layer, no activation after the last (eq. gnn-multiple); C_r is set by lambda.
+    """X <- relu(sum_r C_r X W_r) for each layer, no activation after the last (eq. gnn-multiple).
 
-    lambda ``[filters * terms]`` is shared by the layers. Products run in the order C (X W): the graph matrix meets the
-    narrow side.
+    C_r is set by lambda ``[filters * terms]``, which the layers share. Products run in the order C (X W): the
+    graph matrix meets the narrow side.
     """
 
     basis: str
@@ -129,6 +129,7 @@ class FilterNetwork:
         return hidden if index is None else hidden[index]  # type: ignore[no-any-return]
 
 
+@register
 @dataclass(frozen=True)
 class PolynomialFilter(Space):
     """Filters C(lambda) = sum_k lambda_k M_k with lambda uniform in a box.
@@ -173,15 +174,23 @@ class PolynomialFilter(Space):
         return [dict(zip(self._names(), map(float, row))) for row in draws]
 
     def encode(self, config: Config) -> Tensor:
-        missing = [name for name in self._names() if name not in config]
-        if missing:
-            raise InputError(f"a {self.name} configuration needs {', '.join(self._names())}; missing: {missing[0]}")
+        if set(config) != set(self._names()):
+            raise InputError(
+                f"a {self.name} configuration has exactly {', '.join(self._names())}; "
+                f"got {', '.join(map(str, config))}"
+            )
+        for name, value in config.items():
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise InputError(f"{name}: {value!r} is not a number")
+            if not -self.bound <= value <= self.bound:
+                raise InputError(f"{name}: {value:g} lies outside [{-self.bound:g}, {self.bound:g}]")
         return torch.tensor([float(config[name]) for name in self._names()], dtype=torch.float64)
 
     def decode(self, lam: Tensor) -> Config:
-        return dict(zip(self._names(), self.project(lam).tolist()))
+        return dict(zip(self._names(), self.project(lam.detach().cpu().double()).tolist()))
 
     def project(self, lam: Tensor) -> Tensor:
+        check_lam(lam, self.dimension)
         return lam.clamp(-self.bound, self.bound)
 
     def spec(self) -> dict[str, Any]:

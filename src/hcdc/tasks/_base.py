@@ -1,7 +1,7 @@
 """What is learned: a training loss and a validation loss as pure functions of (params, lambda, data).
 
-A new kind of data needs one subclass of `Task`. Everything else (hypergradients, alignment, HCDC, batched training) is
-written on this class alone.
+A new kind of data needs one subclass of `Task`. Everything else (hypergradients, alignment, HCDC, batched
+training) is written on this class alone.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from hcdc.spaces._base import Config, Params, Space
 class Task(ABC):
     """Data, a model family and its losses.
 
-    ``data`` in the methods is whatever object the task uses for a labelled set (`Nodes`, `Rows`, ...): T_train, T_val,
-    S_train and S_val all have that type. Methods are pure: they may be transformed by ``torch.func`` and batched over
-    (params, lam) with ``vmap``; ``data`` is shared by the batch.
+    ``data`` in the methods is whatever object the task uses for a labelled set (`Nodes`, `Rows`, ...):
+    T_train, T_val, S_train and S_val all have that type. Methods are pure: they may be transformed by
+    ``torch.func`` and batched over (params, lam) with ``vmap``; ``data`` is shared by the batch.
 
     The training loss is ``loss(predict(...)) + penalty(...)``: the split is what Gauss-Newton products need.
     """
@@ -65,15 +65,26 @@ class Task(ABC):
         """Accuracy (classification) or minus the loss (anything else), higher is better."""
         return -self.loss(outputs, data)
 
+    def target(self) -> Task:
+        """This task with a validation loss that stands for what ranks candidates on the original data.
+
+        Candidates are ranked by their score; where that has no gradient (accuracy), a smooth stand-in takes
+        the place of the validation loss when original hypergradients are taken. Itself by default.
+        """
+        return self
+
     def prepare(self, data: Any) -> None:
-        """Make what ``predict`` needs of ``data`` once, before any ``torch.func`` transform runs; nothing by default."""
+        """Make what ``predict`` needs of ``data`` before any ``torch.func`` transform; nothing by default."""
         return
 
-    # --- synthetic data -------------------------------------------------------------------------------------------
+    # --- synthetic data -------------------------------------------------------------------------------------
 
     @abstractmethod
-    def sample(self, part: str, size: int, seed: int) -> Any:
-        """``size`` random real examples of ``part`` (``"train"`` or ``"val"``) as a small labelled set."""
+    def sample(self, part: str, size: int, seed: int, balanced: bool = False) -> Any:
+        """``size`` random real examples of ``part`` (``"train"`` or ``"val"``) as a small labelled set.
+
+        Classes come in their original proportions, or in equal numbers where ``balanced``.
+        """
 
     @abstractmethod
     def tensors(self, data: Any) -> dict[str, Tensor]:
@@ -83,10 +94,10 @@ class Task(ABC):
     def replace(self, data: Any, tensors: dict[str, Tensor]) -> Any:
         """The synthetic set with those tensors replaced."""
 
-    # --- binding to a space ---------------------------------------------------------------------------------------
+    # --- binding to a space ---------------------------------------------------------------------------------
 
     def bind(self, space: Space, config: Config | None = None) -> Task:
-        """This task with the network that ``space`` builds (for ``config``, or relaxed); itself if it has its own model."""
+        """This task with the network of ``space`` (for ``config``, or relaxed); itself if it has its own."""
         return self
 
     @abstractmethod

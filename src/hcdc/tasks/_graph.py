@@ -13,11 +13,29 @@ from torch.nn import functional as F
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.labels import allocate_labels
 from hcdc.core.seeds import stream
-from hcdc.datasets._graph import GraphData, Nodes
+from hcdc.core.sparse import SparseMatrix
+from hcdc.datasets._graph import Graph, GraphData, Nodes
 from hcdc.spaces._base import Config, Network, Params, Space
 from hcdc.tasks._base import Task
 
 SETTINGS = ("transductive", "inductive")
+STRUCTURES = ("induced", "reach")
+
+
+def soft_accuracy(outputs: Tensor, y: Tensor, sharpness: float = 6.0) -> Tensor:
+    """A smooth, scale-free stand-in of accuracy: mean probability of the label at fixed spread of the logits.
+
+    The logits are divided by the standard deviation of their row-centred values and multiplied by
+    ``sharpness``, so that a model is not rewarded for large or small logits. Over random filters it ranks as
+    accuracy does (Spearman .98 - .99 on Cora and Citeseer), while the cross-entropy does not (.85 - .90).
+
+    Args:
+        outputs: Logits ``[m, classes]``.
+        y: Labels ``[m]``.
+    """
+    centred = outputs - outputs.mean(1, keepdim=True)
+    spread = centred.square().mean().sqrt() + 1e-12
+    return (sharpness * centred / spread).softmax(1).gather(1, y[:, None]).mean()
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,15 +45,21 @@ class GraphTask(Task):
     Attributes:
         data: The data set.
         setting: ``"transductive"``: training sees the whole graph and the labels of the training nodes;
-            ``"inductive"``: training sees the subgraph of the training nodes only, validation and test nodes are judged
-            in the subgraphs of their own, as GCond does.
+            ``"inductive"``: training sees the subgraph of the training nodes only, validation and test nodes
+            are judged in the subgraphs of their own, as GCond does.
         weight_decay: Coefficient of ``w/2 ||theta||^2``.
+        structure: Edges of sampled small sets: ``"induced"`` subgraph, or ``"reach"``, see `Graph.reach_subgraph`.
+        learn_adjacency: The adjacency of a synthetic validation graph is learned beside its features.
+        smooth: The validation loss is minus the soft accuracy, see `soft_accuracy`; set by `target`.
         net: The network, set by `bind`.
     """
 
     data: GraphData
     setting: str = "transductive"
     weight_decay: float = 5e-4
+    structure: str = "induced"
+    learn_adjacency: bool = False
+    smooth: bool = False
     net: Network | None = None
     _parts: dict[str, Nodes] = dataclasses.field(default_factory=dict, repr=False)
 
@@ -44,9 +68,11 @@ class GraphTask(Task):
     def __post_init__(self) -> None:
         if self.setting not in SETTINGS:
             raise unknown_name("setting", self.setting, SETTINGS)
+        if self.structure not in STRUCTURES:
+            raise unknown_name("structure", self.structure, STRUCTURES)
 
     def part(self, name: str) -> Nodes:
-        """T_train, T_val or the test nodes (``"train"``, ``"val"``, ``"test"``) with the graph the setting shows them in."""
+        """T_train, T_val or the test nodes (``"train"``, ``"val"``, ``"test"``) in the graph they see."""
         if name not in self._parts:
             index = getattr(self.data, name)
             y = self.data.y[index]
@@ -99,16 +125,24 @@ class GraphTask(Task):
         each = F.cross_entropy(outputs, data.y, reduction="none")
         return (each * data.weight).sum() / data.weight.sum()
 
+    def val_loss(self, params: Params, lam: Tensor, data: Nodes) -> Tensor:
+        outputs = self.predict(params, lam, data)
+        return -soft_accuracy(outputs, data.y) if self.smooth else self.loss(outputs, data)
+
+    def target(self) -> GraphTask:
+        return dataclasses.replace(self, smooth=True)
+
     def penalty(self, params: Params, lam: Tensor) -> Tensor:
         return 0.5 * self.weight_decay * torch.stack([p.square().sum() for p in params.values()]).sum()
 
     def score(self, outputs: Tensor, data: Nodes) -> Tensor:
         return (outputs.argmax(-1) == data.y).to(outputs.dtype).mean()
 
-    def sample(self, part: str, size: int, seed: int) -> Nodes:
-        """Class-proportional random nodes with their induced subgraph, sorted by class."""
+    def sample(self, part: str, size: int, seed: int, balanced: bool = False) -> Nodes:
+        """Class-proportional random nodes, sorted by class, with the edges that ``structure`` says."""
         nodes = self.part(part)
-        wanted = allocate_labels(nodes.y, size, self.num_classes, f"{part}_size").bincount(minlength=self.num_classes)
+        labels = allocate_labels(nodes.y, size, self.num_classes, f"{part}_size", balanced)
+        wanted = labels.bincount(minlength=self.num_classes)
         generator = stream(seed, "sample", part)
         y = nodes.y.cpu()
         chosen = []
@@ -116,14 +150,26 @@ class GraphTask(Task):
             members = torch.nonzero(y == label).flatten()
             chosen.append(members[torch.randperm(len(members), generator=generator)[:count]])
         picked = torch.cat(chosen).to(nodes.y.device)
-        return Nodes(nodes.graph.subgraph(nodes.positions()[picked]), nodes.y[picked])
+        index = nodes.positions()[picked]
+        reach = self.structure == "reach"
+        return Nodes(nodes.graph.reach_subgraph(index) if reach else nodes.graph.subgraph(index), nodes.y[picked])
 
     def tensors(self, data: Nodes) -> dict[str, Tensor]:
+        """Features; with ``learn_adjacency`` also what `replace` makes a symmetric non-negative adjacency of."""
         assert isinstance(data.graph.x, Tensor), "a synthetic graph has dense features"
-        return {"x": data.graph.x}
+        if not self.learn_adjacency:
+            return {"x": data.graph.x}
+        empty = torch.zeros(len(data), len(data), dtype=data.graph.x.dtype, device=data.graph.device)
+        assert not isinstance(data.graph.adj, SparseMatrix), "a synthetic graph has a dense adjacency"
+        return {"x": data.graph.x, "adj": empty if data.graph.adj is None else data.graph.adj}
 
     def replace(self, data: Nodes, tensors: dict[str, Tensor]) -> Nodes:
-        return dataclasses.replace(data, graph=data.graph.with_x(tensors["x"]))
+        if "adj" not in tensors:
+            return dataclasses.replace(data, graph=data.graph.with_x(tensors["x"]))
+        raw = tensors["adj"]
+        off_diagonal = 1 - torch.eye(len(raw), dtype=raw.dtype, device=raw.device)
+        adj = torch.relu(raw + raw.t()) / 2 * off_diagonal
+        return dataclasses.replace(data, graph=Graph(tensors["x"], adj))
 
     def to(self, device: torch.device | str) -> GraphTask:
         return dataclasses.replace(self, data=self.data.to(device), _parts={})

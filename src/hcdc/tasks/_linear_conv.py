@@ -138,7 +138,7 @@ class LinearConvTask(Task):
         gram = scaled.t() @ z + self.ridge * torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
         return {"W": torch.linalg.solve(gram, scaled.t() @ data.y)}
 
-    def sample(self, part: str, size: int, seed: int) -> Nodes:
+    def sample(self, part: str, size: int, seed: int, balanced: bool = False) -> Nodes:
         """Random labelled nodes with their induced subgraph; of a signal, consecutive positions (cyclic)."""
         if part not in ("train", "val"):
             raise unknown_name("part", part, ("train", "val"))

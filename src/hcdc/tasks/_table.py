@@ -194,7 +194,7 @@ class TableTask(Task):
         theta = torch.linalg.solve(scaled.t() @ z + torch.diag(penalties), scaled.t() @ rows.y)
         return {"weight": theta[:-1, None], "bias": theta[-1:]}
 
-    def sample(self, part: str, size: int, seed: int) -> Rows:
+    def sample(self, part: str, size: int, seed: int, balanced: bool = False) -> Rows:
         """Random real rows: class-proportional, sorted by class; for values uniform, in the table's order."""
         rows = self.part(part)
         generator = stream(seed, "sample", part)
@@ -206,7 +206,7 @@ class TableTask(Task):
                 )
             picked = torch.randperm(len(rows), generator=generator)[:size].sort().values
         else:
-            wanted = allocate_labels(y, size, self.num_classes, f"{part}_size").bincount(
+            wanted = allocate_labels(y, size, self.num_classes, f"{part}_size", balanced).bincount(
                 minlength=self.num_classes
             )
             chosen = []

@@ -1,4 +1,4 @@
-"""Adam as an object on plain tensors. (torch.optim takes seconds to load its compiler, and hides its state.)"""
+"""Adam as an object on plain tensors (torch.optim loads its compiler for seconds, and hides its state)."""
 
 from __future__ import annotations
 

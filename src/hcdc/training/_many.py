@@ -1,4 +1,4 @@
-"""Training many candidates in one batch: parameters and lambda carry a leading lane dimension, the data is shared."""
+"""Training many candidates in one batch: parameters and lambda lead with a lane, the data is shared."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from hcdc.spaces._base import Params
 from hcdc.tasks._base import Task
 
 
-def init_many(task: Task, keys: Sequence[tuple[object, ...]], seed: int, role: str, device: torch.device | str) -> Params:
-    """Fresh parameters, one lane a key, each drawn from its own stream (seed, role, \\*key); ``[B, ...]`` a tensor."""
+def init_many(
+    task: Task, keys: Sequence[tuple[object, ...]], seed: int, role: str, device: torch.device | str
+) -> Params:
+    """Fresh parameters ``[B, ...]``, one lane a key, each drawn from its own stream (seed, role, key)."""
     drawn = [task.init(stream(seed, role, *key)) for key in keys]
     return {name: torch.stack([params[name] for params in drawn]).to(device) for name in drawn[0]}
 

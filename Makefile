@@ -1,0 +1,53 @@
+# Everything runs in .venv, from the exact versions in constraints.txt.
+# Where an index offers a CPU build of torch, pip prefers it; PIP_EXTRA_INDEX_URL names further indices.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# The machine has few cores and tests run side by side: one thread each.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: help install demo test imports lint format bench clean
+
+help:
+	@echo "make install   make .venv with the command 'hcdc' in it"
+	@echo "make demo      condense and search the embedded graph, offline; writes demo-out/report.html"
+	@echo "make test      import rules and the fast test suite"
+	@echo "make lint      ruff and mypy"
+	@echo "make format    rewrite the source in the house style"
+	@echo "make bench     speed and memory; writes benchmarks/records"
+	@echo "make clean     remove .venv and caches"
+
+install: $(STAMP)
+
+# torch comes first and from its pin: a looser requirement could take a build with gigabytes of CUDA.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: install
+	$(BIN)/hcdc demo
+
+test: install imports
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m 'not slow'
+
+imports: install
+	$(BIN)/lint-imports
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install
+	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

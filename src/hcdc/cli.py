@@ -1,0 +1,579 @@
+"""The command ``hcdc``: parse, call, print.
+
+Errors are one sentence on stderr: exit code 2 for input that cannot be used (nothing is written then), 1 for
+a computation that failed, 130 for Ctrl-C. Tracebacks appear only with ``--debug``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import hcdc
+from hcdc.condensers import Plan, plan
+from hcdc.core.errors import HcdcError, InputError, unknown_name
+from hcdc.core.files import write_atomic
+from hcdc.core.progress import Progress
+from hcdc.core.records import device_name, jsonable, version
+from hcdc.datasets import CondensedDataset, GraphData, TableData
+from hcdc.experiments import run_demo
+from hcdc.reporting import (
+    COLUMNS,
+    Row,
+    evaluations_of,
+    findings,
+    payment,
+    read_evaluation,
+    summary_table,
+    validation_choice,
+    write_report,
+)
+from hcdc.spaces import GNNZoo, PolynomialFilter, Space
+from hcdc.tasks import GraphTask, TableTask
+
+SPACES: dict[str, type[Space]] = {"polynomial-filter": PolynomialFilter, "gnn-zoo": GNNZoo}
+FLAGS = ("train_size", "val_size", "train_method", "val_method")
+"""Arguments of the library whose name a user of the command knows as a flag."""
+
+app = typer.Typer(
+    name="hcdc",
+    help="Make a data set small enough to search on, and find out how far its ranking can be trusted.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+SeedOption = Annotated[int, typer.Option("--seed", help="Decides every random draw.")]
+DeviceOption = Annotated[
+    str, typer.Option("--device", help="auto, cpu or cuda; auto takes cuda where there is one.")
+]
+JsonOption = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Write the result as JSON ('-' is standard output)."),
+]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Say only where the result is.")]
+UnusedSeed = Annotated[
+    int, typer.Option("--seed", help="Taken by every command; nothing is random in this one.")
+]
+UnusedDevice = Annotated[
+    str, typer.Option("--device", help="Taken by every command; nothing is computed in this one.")
+]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command; always leaves by `SystemExit`."""
+    app(args=None if argv is None else list(argv), prog_name="hcdc")
+
+
+# --- errors, progress, text ---------------------------------------------------------------------------------
+
+
+def _command(function: Callable[..., None]) -> Callable[..., None]:
+    """Register a command whose errors are sentences."""
+
+    @functools.wraps(function)
+    def run(**options: Any) -> None:
+        options["quiet"] = options["quiet"] or _is_stdout(options["json_file"])
+        _configure_logging()
+        try:
+            function(**options)
+        except KeyboardInterrupt:
+            raise _stop("interrupted; the same command continues where this one stopped", 130) from None
+        except typer.Exit:
+            raise
+        except Exception as error:
+            if options["debug"]:
+                raise
+            if isinstance(error, HcdcError):
+                raise _stop(_as_flags(str(error)), 2 if isinstance(error, InputError) else 1) from None
+            reason = f"{type(error).__name__}: {error}"
+            raise _stop(f"this should not have happened ({reason}); --debug shows where", 1) from None
+
+    return app.command()(run)
+
+
+def _stop(sentence: str, code: int) -> typer.Exit:
+    typer.echo(f"hcdc: {_printable(sentence)}", err=True)
+    return typer.Exit(code)
+
+
+def _as_flags(text: str) -> str:
+    """Arguments of the library by the names they have on the command line."""
+    for name in FLAGS:
+        text = text.replace(name, f"--{name.replace('_', '-')}")
+    return text
+
+
+def _printable(text: object) -> str:
+    """Text from a file or a name, without characters that would steer the terminal."""
+    return "".join(c if c.isprintable() else "?" for c in str(text))
+
+
+def _configure_logging() -> None:
+    """Warnings on stderr; progress sets the level of log lines."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    log = logging.getLogger("hcdc")
+    log.handlers[:] = [handler]
+    log.setLevel(logging.WARNING)
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Progress]:
+    """A live line on a terminal, log lines elsewhere."""
+    live = sys.stderr.isatty() and not quiet
+    logging.getLogger("hcdc").setLevel(logging.WARNING if live or quiet else logging.INFO)
+    try:
+        yield Progress(live=live)
+    finally:
+        if live:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+
+
+def _say(lines: Sequence[tuple[str, object]], quiet: bool) -> None:
+    """Labelled lines, unless quiet."""
+    if not quiet:
+        width = max(len(label) for label, _ in lines)
+        for label, text in lines:
+            typer.echo(f"{label:<{width}}  {_printable(text)}")
+
+
+def _last_line(done: str, following: str, json_file: Path | None = None) -> None:
+    """What was written and what to do next; where the JSON took standard output, on stderr."""
+    typer.echo(_printable(f"{done}; next: {following}"), err=_is_stdout(json_file))
+
+
+def _is_stdout(json_file: Path | None) -> bool:
+    return json_file is not None and str(json_file) == "-"
+
+
+def _show_table(rows: Sequence[Row], quiet: bool) -> None:
+    """The main columns, on the terminal."""
+    if quiet:
+        return
+    columns = [column for column in COLUMNS if column.main]
+    table = Table(*(column.heading for column in columns), box=None, header_style="bold", pad_edge=False)
+    for k in range(1, len(columns)):
+        table.columns[k].justify = "right"
+    for row in rows:
+        name, *cells = (column.cell(row) for column in columns)
+        indent = "  " if row.kind == "rival" else ""
+        table.add_row(indent + _printable(name), *cells, style="bold" if row.kind == "copy" else None)
+    console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 120)
+    console.print(table)
+
+
+def _show_findings(evaluations: Sequence[dict[str, Any]], quiet: bool) -> None:
+    if not quiet:
+        for name, texts in findings(evaluations):
+            for text in texts:
+                typer.echo(_printable(f"- {name}: {text}" if name else f"- {text}"))
+
+
+# --- arguments ----------------------------------------------------------------------------------------------
+
+
+def _device(name: str) -> str:
+    kind, _, number = name.partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (number and not (kind == "cuda" and number.isdigit())):
+        raise unknown_name("--device", name, ("auto", "cpu", "cuda"))
+    if kind == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device cuda: torch finds no CUDA device here; use --device cpu or --device auto")
+    if number and int(number) >= torch.cuda.device_count():
+        raise InputError(
+            f"--device {name}: there are {torch.cuda.device_count()} CUDA devices, counted from 0"
+        )
+    return name
+
+
+def _settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """``key=value`` options; values are JSON where they can be, else text."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not key or not equals:
+            raise InputError(f"--set {pair}: a setting is written key=value, e.g. --set epochs=100")
+        try:
+            found[key.replace("-", "_")] = json.loads(text)
+        except ValueError:
+            found[key.replace("-", "_")] = text
+    return found
+
+
+def _writable(flag: str, path: Path | None) -> None:
+    """Refuse a file that could not be written in the end, before the work."""
+    if path is None or _is_stdout(path):
+        return
+    folder = path.resolve().parent
+    if path.is_dir():
+        raise InputError(f"{flag} {path}: that is a folder; name a file")
+    if not folder.is_dir():
+        raise InputError(f"{flag} {path}: the folder '{folder}' does not exist; make it first")
+    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise InputError(f"{flag} {path}: it cannot be written there; choose another place")
+
+
+def _write_json(path: Path, value: Any) -> None:
+    text = json.dumps(jsonable(value), indent=1, sort_keys=True, allow_nan=False) + "\n"
+    if _is_stdout(path):
+        typer.echo(text, nl=False)
+        return
+    try:
+        write_atomic(path, text)
+    except OSError as error:
+        raise InputError(f"'{path}' cannot be written: {error.strerror or error}") from error
+
+
+def _task(data: GraphData | TableData, space: str | None, setting: str | None) -> tuple[Any, Space]:
+    """The task for the data, and the search space by name; a table brings its own."""
+    if isinstance(data, TableData):
+        if space is not None or setting is not None:
+            flag, value = ("--space", space) if space is not None else ("--setting", setting)
+            raise InputError(
+                f"{flag} {value}: '{data.name}' is a table, which has a space of its own; leave it out"
+            )
+        table = TableTask(data, "ridge" if data.num_classes is None else "logistic")
+        return table, table.space()
+    if space is not None and space not in SPACES:
+        raise unknown_name("--space", space, SPACES)
+    return GraphTask(data, setting or "transductive"), SPACES[space or "polynomial-filter"]()
+
+
+def _record_path(file: Path) -> Path:
+    return file.with_name(f"{file.name}.json")
+
+
+def _record(file: Path) -> dict[str, Any]:
+    """What `condense` wrote beside the file, or nothing where it is missing or belongs to another file."""
+    try:
+        found = json.loads(_record_path(file).read_text(encoding="utf-8"))
+        own = isinstance(found, dict) and found.get("sha256") == hashlib.sha256(file.read_bytes()).hexdigest()
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if own else {}
+
+
+def _made_by(small: CondensedDataset, made: Plan) -> bool:
+    """Whether a file was made by the command that ``made`` plans."""
+    planned = {**jsonable(made.meta), "train_size": made.train_size}
+    if made.meta["val_method"] != "real":
+        planned["val_size"] = made.val_size
+    return all(small.meta.get(key) == value for key, value in json.loads(json.dumps(planned)).items())
+
+
+def _already_there(out: Path, made: Plan, force: bool) -> bool:
+    """Whether the same command wrote ``out`` before; another file there is refused unless forced."""
+    if force or not out.exists():
+        return False
+    try:
+        if _made_by(CondensedDataset.load(out), made):
+            return True
+    except InputError:
+        pass
+    raise InputError(
+        f"--out {out}: the file exists and another command made it; choose another name, or add --force"
+    )
+
+
+# --- commands -----------------------------------------------------------------------------------------------
+
+
+@_command
+def condense(
+    dataset: Annotated[
+        str, typer.Option("--dataset", help="A name (cora, embedded, ...), an .npz graph, a .csv table.")
+    ],
+    train_size: Annotated[int, typer.Option("--train-size", help="Training examples of the copy, in all.")],
+    out: Annotated[Path, typer.Option("--out", help="The condensed file to write, NAME.hcdc.")],
+    method: Annotated[
+        str, typer.Option("--method", help="random, kcenter, herding, gcondx, gcond or hcdc.")
+    ] = "hcdc",
+    val_size: Annotated[
+        int | None,
+        typer.Option("--val-size", help="Validation examples of the copy; the original's ratio by default."),
+    ] = None,
+    train_method: Annotated[
+        str | None,
+        typer.Option("--train-method", help="What makes S_train; the method itself, 'random' for hcdc."),
+    ] = None,
+    val_method: Annotated[
+        str | None,
+        typer.Option("--val-method", help="What makes S_val: aligned, both, same, random or real."),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="Named settings of the method, e.g. demo.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="One setting of the method; may be repeated."),
+    ] = None,
+    space: Annotated[
+        str | None, typer.Option("--space", help="polynomial-filter (default) or gnn-zoo.")
+    ] = None,
+    setting: Annotated[
+        str | None, typer.Option("--setting", help="transductive (default) or inductive, for graphs.")
+    ] = None,
+    target: Annotated[str | None, typer.Option("--target", help="The column to predict, for tables.")] = None,
+    split_seed: Annotated[
+        int, typer.Option("--split-seed", help="Seed of the split where the data brings none.")
+    ] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite --out.")] = False,
+    seed: SeedOption = 0,
+    device: DeviceOption = "auto",
+    json_file: JsonOption = None,
+    debug: DebugOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Make a condensed file of a data set."""
+    _writable("--out", out)
+    _writable("--json", json_file)
+    device, options = _device(device), _settings(settings or [])
+    task, searched = _task(hcdc.data(dataset, target=target, seed=split_seed), space, setting)
+    arguments: dict[str, Any] = {
+        "method": method,
+        "train_size": train_size,
+        "val_size": val_size,
+        "seed": seed,
+        "train_method": train_method,
+        "val_method": val_method,
+        "preset": preset,
+        "options": options,
+    }
+    made = plan(task, searched, **arguments)
+    following = f"hcdc evaluate {out}"
+    if _already_there(out, made, force):
+        there = f"{out} is there already, made by the same command, so nothing was done (--force repeats it)"
+        _last_line(there, following, json_file)
+        return
+    _say(_plan_lines(made, task.data, device), quiet)
+    checkpoint = out.with_name(f".{out.name}.ckpt")
+    with _progress(quiet) as progress:
+        small = hcdc.condense(
+            task, searched, **arguments, device=device, checkpoint=checkpoint, progress=progress
+        )
+    content = small.to_bytes()
+    record = {
+        "file": out.name,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "dataset": made.meta["data"]["name"],
+        **{key: small.meta[key] for key in ("method", "preset", "train_size", "val_size", "seed")},
+        **small.record,
+    }
+    small.save(out)
+    _write_json(_record_path(out), record)
+    if json_file is not None:
+        _write_json(json_file, record)
+    spent = f"{record['condense_seconds']:.1f} s on {device_name(device)}"
+    _last_line(
+        f"wrote {out} ({len(content) / 1024:,.0f} KiB, {spent}) and {_record_path(out).name}",
+        following,
+        json_file,
+    )
+
+
+def _plan_lines(made: Plan, data: GraphData | TableData, device: str) -> list[tuple[str, object]]:
+    """What is about to be done."""
+    meta = made.meta
+    parts = " / ".join(f"{len(getattr(data, part)):,}" for part in ("train", "val", "test"))
+    sizes = f"S_train {made.train_size}, S_val " + (
+        "the real validation set" if meta["val_method"] == "real" else str(made.val_size)
+    )
+    preset = f", preset {meta['preset']}" if meta["preset"] else ""
+    return [
+        ("data", f"{data.name}, {parts} for training / validation / test, split: {data.split}"),
+        (
+            "method",
+            f"{meta['method']}{preset}: S_train by {meta['train_method']}, S_val by {meta['val_method']}",
+        ),
+        ("sizes", sizes),
+        ("space", _words(meta["space"])),
+        ("full recipe", _words(meta["full_recipe"])),
+        ("calibrated recipe", _words(meta["calibrated_recipe"])),
+        ("device", device_name(device)),
+    ]
+
+
+def _words(values: dict[str, Any]) -> str:
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in values.items())
+
+
+@_command
+def evaluate(
+    file: Annotated[Path, typer.Argument(help="A condensed file.")],
+    candidates: Annotated[int, typer.Option("--candidates", help="Fresh configurations to judge with.")] = 80,
+    rivals: Annotated[bool, typer.Option("--rivals/--no-rivals", help="Rank with the rivals too.")] = True,
+    cache: Annotated[
+        Path | None,
+        typer.Option("--cache", help="Folder for full-data results; $HCDC_CACHE or ~/.cache/hcdc/truth."),
+    ] = None,
+    seed: SeedOption = 0,
+    device: DeviceOption = "auto",
+    json_file: JsonOption = None,
+    debug: DebugOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Rank fresh configurations on the copy and on the full data, and compare."""
+    result = json_file or file.with_name(f"{file.name.removesuffix('.hcdc')}.evaluation.json")
+    _writable("--json", result)
+    device, small = _device(device), CondensedDataset.load(file)
+    with _progress(quiet) as progress:
+        found = hcdc.evaluate(
+            small,
+            candidates=candidates,
+            seed=seed,
+            device=device,
+            cache=cache,
+            rivals=rivals,
+            progress=progress,
+            condense_seconds=_record(file).get("condense_seconds"),
+        ).as_dict()
+    _write_json(result, found)
+    _show_table(summary_table([found]), quiet)
+    _show_findings([found], quiet)
+    _last_line(f"wrote {result}", f"hcdc report {result} --out report.html", result)
+
+
+@_command
+def inspect(
+    file: Annotated[Path, typer.Argument(help="A condensed file.")],
+    json_file: JsonOption = None,
+    seed: UnusedSeed = 0,
+    device: UnusedDevice = "auto",
+    debug: DebugOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Show what a condensed file holds and what is known of how it ranks; imports nothing that it names."""
+    _writable("--json", json_file)
+    small = CondensedDataset.load(file)
+    record = _record(file)
+    evaluations = evaluations_of(small.meta, sorted(file.resolve().parent.glob("*.json")))
+    lines: list[tuple[str, object]] = [*small.summary(), *_evidence(record, evaluations)]
+    if json_file is not None:
+        summary = {
+            "file": str(file),
+            "meta": small.meta,
+            "record": record,
+            "lines": [list(line) for line in lines],
+        }
+        _write_json(json_file, summary)
+    _say(lines, quiet)
+    done = "nothing written" if json_file is None else f"wrote {json_file}"
+    if evaluations:
+        _last_line(done, f"hcdc report {evaluations[0][0].name} --out report.html", json_file)
+    else:
+        _last_line(done, f"hcdc evaluate {file}", json_file)
+
+
+def _evidence(
+    record: dict[str, Any], evaluations: Sequence[tuple[Path, dict[str, Any]]]
+) -> list[tuple[str, object]]:
+    """What lies beside the file: the record of its making and evaluations of it."""
+    lines: list[tuple[str, object]] = []
+    if "condense_seconds" in record:
+        where = record.get("environment", {}).get("device", "an unknown device")
+        lines.append(("made in", f"{record['condense_seconds']:.1f} s on {where}"))
+    for path, evaluation in evaluations:
+        value = evaluation["spearman"]
+        ranks = (
+            "not defined"
+            if value is None
+            else f"Spearman {value:.2f} on {len(evaluation['truth'])} candidates"
+        )
+        lines.append(("evaluation", f"{path.name}: {ranks}"))
+        if choice := validation_choice(evaluation):
+            lines.append(("validation choice", choice))
+        lines.append(("whether it pays", payment(evaluation)))
+    if not evaluations:
+        lines.append(("evaluation", "none lies beside the file, so how it ranks is not known"))
+    return lines
+
+
+@_command
+def report(
+    files: Annotated[list[Path], typer.Argument(help="Evaluations that 'hcdc evaluate --json' wrote.")],
+    out: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("report.html"),
+    title: Annotated[
+        str, typer.Option("--title", help="Heading of the page.")
+    ] = "Rank agreement of condensed copies",
+    json_file: JsonOption = None,
+    seed: UnusedSeed = 0,
+    device: UnusedDevice = "auto",
+    debug: DebugOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Write one HTML page with the table, the figures and what they say."""
+    _writable("--out", out)
+    _writable("--json", json_file)
+    evaluations = [read_evaluation(file) for file in files]
+    write_report(evaluations, out, title)
+    rows = summary_table(evaluations)
+    if json_file is not None:
+        _write_json(json_file, _summary(evaluations, rows))
+    _show_table(rows, quiet)
+    _last_line(f"wrote {out}", f"open {out} in a browser", json_file)
+
+
+def _summary(evaluations: Sequence[dict[str, Any]], rows: Sequence[Row]) -> dict[str, Any]:
+    return {
+        "table": [dataclasses.asdict(row) for row in rows],
+        "findings": [{"copy": name, "texts": texts} for name, texts in findings(evaluations)],
+    }
+
+
+@_command
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Folder for everything the demo writes.")] = Path(
+        "demo-out"
+    ),
+    seed: SeedOption = 0,
+    device: DeviceOption = "auto",
+    json_file: JsonOption = None,
+    debug: DebugOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Condense the embedded graph with random, GCond and HCDC, search on each copy, show what it brings."""
+    _writable("--json", json_file)
+    device = _device(device)
+    with _progress(quiet) as progress:
+        result = run_demo(out, device, seed, progress)
+    rows = summary_table(result.evaluations)
+    if json_file is not None:
+        _write_json(json_file, _summary(result.evaluations, rows))
+    _show_table(rows, quiet)
+    _show_findings(result.evaluations, quiet)
+    _say([("figures", ", ".join(str(path) for path in result.figures))], quiet)
+    _last_line(f"wrote {result.report}", f"open {result.report} in a browser", json_file)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hcdc {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    show: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop."),
+    ] = False,
+) -> None:
+    """Make a data set small enough to search on, and find out how far its ranking can be trusted."""

@@ -1,0 +1,471 @@
+"""HCDC: learn a synthetic validation set whose hypergradients point as those of the original data do (Algorithm 1)."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.errors import InputError, NumericalError, unknown_name
+from hcdc.core.progress import Progress
+from hcdc.core.recipe import Recipe
+from hcdc.core.seeds import numpy_stream, stream
+from hcdc.hypergrad import (
+    DISTANCES,
+    Solver,
+    Trajectories,
+    alignment_gradient,
+    anchored_gradient,
+    anchored_loss,
+    batched_best_response,
+    batched_hypergradient,
+    get_curvature,
+    get_solver,
+    trajectory_starts,
+    values_and_hypergradients,
+)
+from hcdc.spaces import Params, Space, config_hash, halves
+from hcdc.tasks import GraphTask, Task
+from hcdc.training import init_many, score_many, train_many
+from hcdc.training._many import adam_step, lanes_that_fit
+
+
+@dataclass(frozen=True)
+class HCDC:
+    """Settings of HCDC. The defaults are ours (the paper names no values); ``preset="paper"`` is Algorithm 1 to the letter.
+
+    Attributes:
+        trajectories: p, the number of HPO trajectories (finite spaces: at most; each starts at a candidate).
+        points: Points on each trajectory at which hypergradients are aligned.
+        step_lam: Length of a trajectory step in lambda; the direction is that of the synthetic hypergradient.
+        holdout: Fresh lambdas on which the objective is watched; they never train S_val.
+        steps: Adam steps on S_val in all.
+        lr: Learning rate of S_val.
+        batch: Trajectory points an S_val step averages over.
+        check: S_val steps between two looks at the held-out objective.
+        patience: Looks without improvement before the run stops; the best iterate is kept.
+        distance: ``"cosine"`` (the paper's) or ``"scaled_l2"`` (one global scale).
+        anchors: Weight of the value term (see `hcdc.hypergrad.anchored_loss`), which uses the values that the full
+            trainings behind the original hypergradients give anyway; 0 aligns hypergradients alone.
+        response: Where original hypergradients are taken: ``"own"``, at parameters trained on the original data, or
+            ``"shared"``, at the parameters trained on S_train as Algorithm 1 reads.
+        schedule: ``"batched"``: S_val steps average over points of many trajectories; ``"sequential"``: one trajectory
+            after the other, S_val and lambda updated while theta trains (Algorithm 1; needs ``response="shared"``).
+        solver, iterations, damping, curvature: How (IFT) systems are solved.
+        labels: Labels of S_val, ``"proportional"`` or ``"balanced"``.
+        structure: Edges among the nodes that S_val starts from, ``"reach"`` or ``"induced"`` (graph tasks only).
+        adjacency: Learn the adjacency of a synthetic validation graph beside its features.
+        repeats, theta_steps, lam_every: K, T_theta and T_lambda of Algorithm 1 (sequential schedule only).
+    """
+
+    trajectories: int = 80
+    points: int = 2
+    step_lam: float = 0.25
+    holdout: int = 32
+    steps: int = 500
+    lr: float = 1e-3
+    batch: int = 32
+    check: int = 50
+    patience: int = 6
+    distance: str = "cosine"
+    anchors: float = 1.0
+    response: str = "own"
+    schedule: str = "batched"
+    solver: str = "conjugate_gradient"
+    iterations: int = 10
+    damping: float = 1e-3
+    curvature: str = "gauss_newton"
+    labels: str = "proportional"
+    structure: str = "reach"
+    adjacency: bool = False
+    repeats: int = 1
+    theta_steps: int = 50
+    lam_every: int = 10
+
+    name = "hcdc"
+
+    def __post_init__(self) -> None:
+        for what, value, choices in (
+            ("distance", self.distance, DISTANCES),
+            ("response", self.response, ("own", "shared")),
+            ("schedule", self.schedule, ("batched", "sequential")),
+            ("labels", self.labels, ("proportional", "balanced")),
+        ):
+            if value not in choices:
+                raise unknown_name(what, value, choices)
+        if self.schedule == "sequential" and self.response != "shared":
+            raise InputError("schedule 'sequential' trains theta on S_train only, so it needs response 'shared'")
+        counts = ("trajectories", "points", "steps", "batch", "check", "patience", "iterations", "repeats")
+        for name in (*counts, "theta_steps", "lam_every"):
+            if getattr(self, name) < 1:
+                raise InputError(f"setting '{name}' of method 'hcdc' must be at least 1, got {getattr(self, name)}")
+        if self.holdout < 2 or min(self.lr, self.step_lam) <= 0 or min(self.anchors, self.damping) < 0:
+            raise InputError("settings of method 'hcdc': holdout >= 2, lr > 0, step_lam > 0, anchors >= 0, damping >= 0")
+        get_curvature(self.curvature)
+        self.make_solver()
+
+    def make_solver(self) -> Solver:
+        if self.solver == "neumann":
+            return get_solver("neumann", terms=self.iterations, damping=self.damping)
+        if self.solver == "conjugate_gradient":
+            return get_solver("conjugate_gradient", iterations=self.iterations, damping=self.damping)
+        return get_solver(self.solver)
+
+    def settings(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclass
+class Points:
+    """What alignment needs at each lambda: B rows a field.
+
+    Attributes:
+        lam: lambda ``[B, H]``.
+        g_T, v_T: Original hypergradients ``[B, H]`` and values ``[B]`` of the target loss.
+        score_T: Original validation scores ``[B]`` (accuracy), for rivals that see the same full trainings.
+        params, response: theta^S ``[B, ...]`` and J ``[B, H, ...]``.
+    """
+
+    lam: Tensor
+    g_T: Tensor
+    v_T: Tensor
+    score_T: Tensor
+    params: Params = field(repr=False)
+    response: Params = field(repr=False)
+
+    def rows(self, index: Tensor) -> Points:
+        return Points(
+            self.lam[index],
+            self.g_T[index],
+            self.v_T[index],
+            self.score_T[index],
+            {name: tensor[index] for name, tensor in self.params.items()},
+            {name: tensor[index] for name, tensor in self.response.items()},
+        )
+
+    def joined(self, other: Points) -> Points:
+        return Points(
+            torch.cat([self.lam, other.lam]),
+            torch.cat([self.g_T, other.g_T]),
+            torch.cat([self.v_T, other.v_T]),
+            torch.cat([self.score_T, other.score_T]),
+            {name: torch.cat([tensor, other.params[name]]) for name, tensor in self.params.items()},
+            {name: torch.cat([tensor, other.response[name]]) for name, tensor in self.response.items()},
+        )
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What HCDC returns.
+
+    Attributes:
+        val: S_val, the best iterate by the held-out objective.
+        candidates: Hashes of every configuration met on the way.
+        history: One dict a look: step, held-out objective.
+        probes: ``{"lam": [[...]], "score": [...]}`` of the full trainings made (empty where none was).
+        full_trainings: How many trainings on the original data it took.
+    """
+
+    val: Any
+    candidates: list[str]
+    history: list[dict[str, Any]]
+    probes: dict[str, Any]
+    full_trainings: int
+
+
+def learn_validation(
+    task: Task,
+    space: Space,
+    s_train: Any,
+    val_size: int,
+    seed: int,
+    config: HCDC,
+    full: Recipe,
+    small: Recipe,
+    *,
+    device: torch.device | str,
+    progress: Progress,
+    checkpoint: Checkpoint,
+) -> Learned:
+    """Learn S_val for a fixed S_train.
+
+    Args:
+        task: The task on the original data, on ``device``.
+        s_train: S_train, on ``device``.
+        val_size: Number of synthetic validation examples.
+        config: Settings.
+        full, small: How candidates are trained on the original data and on S_train.
+    """
+    if isinstance(task, GraphTask):
+        task = dataclasses.replace(task, structure=config.structure, learn_adjacency=config.adjacency)
+    elif config.adjacency:
+        raise InputError("setting 'adjacency' of method 'hcdc' is for graphs, and this is a " + task.kind + " task")
+    bound = task.bind(space)
+    s_val = bound.sample("val", val_size, seed, balanced=config.labels == "balanced")
+    for data in (bound.train, bound.val, s_train, s_val):
+        bound.prepare(data)
+    run = _Run(bound, space, s_train, s_val, seed, config, full, small, torch.device(device), progress, checkpoint)
+    return run.sequential() if config.schedule == "sequential" else run.batched()
+
+
+class _Run:
+    """One run of HCDC: its inputs, and the state that a checkpoint holds."""
+
+    def __init__(
+        self,
+        task: Task,
+        space: Space,
+        s_train: Any,
+        s_val: Any,
+        seed: int,
+        config: HCDC,
+        full: Recipe,
+        small: Recipe,
+        device: torch.device,
+        progress: Progress,
+        checkpoint: Checkpoint,
+    ):
+        self.task, self.space, self.s_train, self.s_val, self.seed = task, space, s_train, s_val, seed
+        self.config, self.full, self.small, self.device = config, full, small, device
+        self.progress, self.checkpoint = progress, checkpoint
+        self.solver = config.make_solver()
+        self.lanes = max(1, lanes_that_fit(task, task.train, device))
+        self.tensors = {name: tensor.detach().clone() for name, tensor in task.tensors(s_val).items()}
+        self.first = {name: torch.zeros_like(tensor) for name, tensor in self.tensors.items()}
+        self.second = {name: torch.zeros_like(tensor) for name, tensor in self.tensors.items()}
+        self.history: list[dict[str, Any]] = []
+        self.candidates: list[str] = []
+
+    # --- the batched schedule -------------------------------------------------------------------------------------
+
+    def batched(self) -> Learned:
+        config = self.config
+        self.phase = self.progress.phase("original hypergradients and S_val", config.steps)
+        held = self.points(self.draw("holdout", config.holdout), "holdout")
+        path = Trajectories(self.space, self.starts())
+        seen: Points | None = None
+        best, best_tensors, stale = float("inf"), self.tensors, 0
+        saved = self.checkpoint.child("val").load()
+        begun = 0
+        if saved is not None:
+            tensors, state = saved
+            begun, best, stale, self.history = state["step"], state["best"], state["stale"], state["history"]
+            self.tensors, self.first, self.second, best_tensors = (self._part(tensors, p) for p in "tmvb")
+        bounds = [config.steps * (t + 1) // config.points for t in range(config.points)]
+        for t, bound in enumerate(bounds):
+            fresh = self.points(path.lam, f"point{t}")
+            seen = fresh if seen is None else seen.joined(fresh)
+            start = 0 if t == 0 else bounds[t - 1]
+            last = t == config.points - 1
+            for step in range(start, bound):
+                if step < begun or (last and stale >= config.patience):
+                    continue
+                self.step_val(seen, step)
+                if (step + 1) % config.check == 0 or step + 1 == bound:
+                    objective = self.objective(held)
+                    stale = 0 if objective < best else stale + 1
+                    if objective < best:
+                        best, best_tensors = objective, {k: v.clone() for k, v in self.tensors.items()}
+                    self.history.append({"step": step + 1, "held_out": objective})
+                    self.save(step + 1, best, best_tensors, stale)
+                    self.phase.step(step + 1, f"held-out {objective:.3f}, best {best:.3f}")
+            if not last:
+                path.lam = self.next_lam(fresh, t, begun >= bound)
+        assert seen is not None
+        self.phase.step(config.steps, f"best held-out {best:.3f}")
+        probes = seen.joined(held)
+        return Learned(
+            self.task.replace(self.s_val, best_tensors),
+            self.candidates,
+            self.history,
+            {"lam": probes.lam.tolist(), "score": probes.score_T.tolist()},
+            len(probes.lam) if config.response == "own" else 0,
+        )
+
+    def starts(self) -> Tensor:
+        """lambda_{i,0}: candidates of the condensing half of a finite space, random points of an infinite one."""
+        if self.space.candidates() is None:
+            return trajectory_starts(self.space, self.config.trajectories, self.seed).to(self.device)
+        half = halves(self.space, self.seed)[0][: self.config.trajectories]
+        return torch.stack([self.space.encode(config) for config in half]).float().to(self.device)
+
+    def draw(self, role: str, count: int) -> Tensor:
+        """Fresh lambdas for one role; of a finite space, mixtures of candidates of the condensing half."""
+        rng = numpy_stream(self.seed, role)
+        if self.space.candidates() is None:
+            drawn = [self.space.encode(config) for config in self.space.sample(count, rng)]
+            return torch.stack(drawn).float().to(self.device)
+        half = torch.stack([self.space.encode(config) for config in halves(self.space, self.seed)[0]])
+        weights = torch.from_numpy(rng.dirichlet([0.3] * len(half), count))
+        return self.space.project((weights @ half).float()).to(self.device)
+
+    def points(self, lam: Tensor, name: str) -> Points:
+        """Train at each lambda on the original data and on S_train, and take hypergradients and responses."""
+        self.candidates += [config_hash(self.space.decode(row)) for row in lam.cpu()]
+        small, original = self._small_side(lam, name), self._original_side(lam, name)
+        if self.config.response == "shared":
+            original = self._original_at(small[0], lam)
+        g_T, v_T, score_T = original
+        bad = torch.nonzero(~torch.isfinite(g_T).all(1)).flatten()
+        if len(bad):
+            raise NumericalError(
+                f"the original hypergradient at lambda = {[round(v, 4) for v in lam[bad[0]].tolist()]} is not finite "
+                f"({len(bad)} of {len(lam)} points); try more damping (now {self.config.damping}) or curvature "
+                "'gauss_newton'"
+            )
+        return Points(lam, g_T, v_T, score_T, *small)
+
+    def _small_side(self, lam: Tensor, name: str) -> tuple[Params, Params]:
+        """theta^S ``[B, ...]`` and J ``[B, H, ...]``."""
+        keys = [(name, i) for i in range(len(lam))]
+        params = train_many(
+            self.task, init_many(self.task, keys, self.seed, "hcdc-small", self.device), lam, self.s_train, self.small
+        )
+        response = batched_best_response(
+            self.task, params, lam, self.s_train, self.solver, self.config.curvature, chunk_size=self.lanes
+        )
+        return params, response
+
+    def _original_side(self, lam: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
+        """g_T, v_T and scores at parameters trained on the original data; each finished chunk is checkpointed."""
+        if self.config.response == "shared":
+            return lam, lam[:, 0], lam[:, 0]
+        store = self.checkpoint.child(f"original-{name}")
+        saved = store.load()
+        done = [] if saved is None else [tuple(saved[0][k].to(self.device) for k in ("g", "v", "s"))]
+        first = 0 if saved is None else int(saved[1]["rows"])
+        for start in range(first, len(lam), self.lanes):
+            rows = slice(start, start + self.lanes)
+            keys = [(name, i) for i in range(start, min(start + self.lanes, len(lam)))]
+            init = init_many(self.task, keys, self.seed, "hcdc-original", self.device)
+            params = train_many(self.task, init, lam[rows], self.task.train, self.full)
+            done.append(self._original_at(params, lam[rows]))
+            reached = min(start + self.lanes, len(lam))
+            joined = [torch.cat(parts) for parts in zip(*done)]
+            store.save(dict(zip("gvs", joined)), {"rows": reached})
+            self.progress.report(f"original data, {name}: {reached}/{len(lam)} trainings and hypergradients")
+        g, v, s = (torch.cat(parts) for parts in zip(*done))
+        return g, v, s
+
+    def _original_at(self, params: Params, lam: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Hypergradient and value of the target loss on T_val, and the score there, at given parameters."""
+        target = self.task.target()
+        g = batched_hypergradient(
+            target, params, lam, target.train, target.val, self.solver, self.config.curvature, chunk_size=self.lanes
+        ).total
+        values = torch.func.vmap(lambda p, l: target.val_loss(p, l, target.val))(params, lam).detach()
+        return g, values, score_many(self.task, params, lam, self.task.val).score
+
+    def step_val(self, points: Points, step: int) -> None:
+        """One Adam step on S_val, averaged over a random batch of points."""
+        generator = stream(self.seed, "val-batch", step)
+        index = torch.randperm(len(points.lam), generator=generator)[: self.config.batch].to(self.device)
+        some = points.rows(index)
+        loss, gradient = anchored_gradient(
+            self.task,
+            some.params,
+            some.lam,
+            some.response,
+            some.g_T,
+            some.v_T,
+            self.task.replace(self.s_val, self.tensors),
+            self.config.distance,
+            self.config.anchors,
+        )
+        self._apply(gradient, step, loss)
+
+    def _apply(self, gradient: dict[str, Tensor], step: int, loss: Tensor) -> None:
+        if not all(bool(torch.isfinite(g).all()) for g in gradient.values()):
+            raise NumericalError(
+                f"the gradient of S_val is not finite at step {step + 1} (loss {float(loss):.4g}); "
+                f"try a smaller lr (now {self.config.lr}) or more damping (now {self.config.damping})"
+            )
+        adam_step(self.tensors, gradient, self.first, self.second, step + 1, self.config.lr)
+
+    def objective(self, held: Points) -> float:
+        """The objective on the held-out lambdas."""
+        data = self.task.replace(self.s_val, self.tensors)
+        with torch.no_grad():
+            v_S, g_S = values_and_hypergradients(self.task, held.params, held.lam, held.response, data)
+        return float(anchored_loss(held.g_T, held.v_T, g_S, v_S, self.config.distance, self.config.anchors))
+
+    def next_lam(self, points: Points, t: int, resumed: bool) -> Tensor:
+        """One step of every trajectory along the synthetic hypergradient at the current S_val."""
+        store = self.checkpoint.child(f"lam{t + 1}")
+        if resumed and (saved := store.load()) is not None:
+            return saved[0]["lam"].to(self.device)
+        data = self.task.replace(self.s_val, self.tensors)
+        with torch.no_grad():
+            _, g_S = values_and_hypergradients(self.task, points.params, points.lam, points.response, data)
+        direction = g_S / torch.linalg.vector_norm(g_S, dim=1, keepdim=True).clamp_min(1e-12)
+        path = Trajectories(self.space, points.lam)
+        lam = path.step(direction, self.config.step_lam)
+        store.save({"lam": lam}, {})
+        return lam
+
+    def save(self, step: int, best: float, best_tensors: Params, stale: int) -> None:
+        parts = {"t": self.tensors, "m": self.first, "v": self.second, "b": best_tensors}
+        flat = {f"{prefix}/{name}": tensor for prefix, part in parts.items() for name, tensor in part.items()}
+        self.checkpoint.child("val").save(
+            flat, {"step": step, "best": best, "stale": stale, "history": self.history}
+        )
+
+    def _part(self, tensors: dict[str, Tensor], prefix: str) -> Params:
+        start = f"{prefix}/"
+        return {k.removeprefix(start): v.to(self.device) for k, v in tensors.items() if k.startswith(start)}
+
+    # --- Algorithm 1 to the letter --------------------------------------------------------------------------------
+
+    def sequential(self) -> Learned:
+        """For each repeat and each lambda_i: train theta on S_train, move lambda every T_lambda, S_val at every epoch."""
+        config = self.config
+        starts = self.starts()
+        total = config.repeats * len(starts)
+        phase = self.progress.phase("Algorithm 1", total)
+        saved = self.checkpoint.child("val").load()
+        begun, step = 0, 0
+        if saved is not None:
+            tensors, state = saved
+            begun, step, self.history = state["round"], state["step"], state["history"]
+            self.tensors, self.first, self.second = (self._part(tensors, p) for p in "tmv")
+        gradient_theta = torch.func.vmap(torch.func.grad(self.task.train_loss), in_dims=(0, 0, None))
+        target = self.task.target()
+        for turn in range(total):
+            lam = starts[turn % len(starts)][None]
+            self.candidates.append(config_hash(self.space.decode(lam[0].cpu())))
+            if turn < begun:
+                continue
+            theta = init_many(self.task, [(turn,)], self.seed, "hcdc-sequential", self.device)
+            first = {name: torch.zeros_like(tensor) for name, tensor in theta.items()}
+            second = {name: torch.zeros_like(tensor) for name, tensor in theta.items()}
+            losses = []
+            for t in range(config.theta_steps):
+                adam_step(theta, gradient_theta(theta, lam, self.s_train), first, second, t + 1, self.small.lr)
+                data = self.task.replace(self.s_val, self.tensors)
+                if t % config.lam_every == 0:
+                    g_S = batched_hypergradient(
+                        self.task, theta, lam, self.s_train, data, self.solver, config.curvature
+                    ).total
+                    direction = g_S / torch.linalg.vector_norm(g_S).clamp_min(1e-12)
+                    lam = self.space.project(lam - config.step_lam * direction)
+                g_T = batched_hypergradient(
+                    target, theta, lam, target.train, target.val, self.solver, config.curvature
+                ).total
+                loss, gradient = alignment_gradient(
+                    self.task, theta, lam, g_T, self.s_train, data, self.solver, config.curvature, config.distance
+                )
+                self._apply(gradient, step, loss)
+                losses.append(float(loss))
+                step += 1
+            self.candidates.append(config_hash(self.space.decode(lam[0].cpu())))
+            self.history.append({"step": step, "train": sum(losses) / len(losses)})
+            flat = {f"{p}/{n}": x for p, part in zip("tmv", (self.tensors, self.first, self.second)) for n, x in part.items()}
+            self.checkpoint.child("val").save(flat, {"round": turn + 1, "step": step, "history": self.history})
+            phase.step(turn + 1, f"alignment {self.history[-1]['train']:.3f}")
+        return Learned(
+            self.task.replace(self.s_val, self.tensors), self.candidates, self.history, {"lam": [], "score": []}, 0
+        )

@@ -1,0 +1,286 @@
+"""The benchmark: how a condensed set ranks fresh candidates, against the full data and against its rivals."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from hcdc.core import ranks
+from hcdc.core.errors import InputError
+from hcdc.core.progress import Progress
+from hcdc.core.recipe import Recipe
+from hcdc.core.records import environment, jsonable
+from hcdc.core.seeds import numpy_stream
+from hcdc.datasets import CondensedDataset, reopen
+from hcdc.evaluation._ridge import ridge_predictions
+from hcdc.spaces import Config, Space, config_hash, from_spec, halves
+from hcdc.tasks import GraphTask, TableTask, Task
+from hcdc.training import Result, run_candidates, truth
+
+TOP_K = 10
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` found; ``values`` is the JSON document.
+
+    The document has rank agreement of the copy (``spearman``, ``kendall``, ``interval``, ...), what its pick is worth
+    (``regret``, ``selected_test_accuracy`` beside ``best_test_accuracy``), what it cost (``condense_seconds``,
+    ``proxy_seconds``, ``full_seconds``, ``break_even_trials``), the scores themselves, and one entry a rival.
+    """
+
+    values: dict[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        plain: dict[str, Any] = jsonable(self.values)
+        return plain
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key]
+
+
+def reopen_task(small: CondensedDataset, **options: Any) -> Task:
+    """The task on the original data that a condensed set was made from, read again from where the file says it lies."""
+    data = reopen(small.meta["data"], **options)
+    spec = {key: value for key, value in small.meta["task"].items() if key != "name"}
+    task: Task = GraphTask(data, **spec) if data.kind == "graph" else TableTask(data, **spec)  # type: ignore[arg-type]
+    return task
+
+
+def judges(small: CondensedDataset, space: Space, candidates: int, seed: int) -> tuple[list[Config], int]:
+    """Fresh candidates (role ``"judge"``), and how many were dropped because the copy was made with them."""
+    used = set(small.meta.get("candidates") or [])
+    if space.candidates() is None:
+        drawn = space.sample(candidates, numpy_stream(seed, "judge"))
+    else:
+        drawn = halves(space, int(small.meta["seed"]))[1][:candidates]
+    kept = [config for config in drawn if config_hash(config) not in used]
+    return kept, len(drawn) - len(kept)
+
+
+def agreement(truth_scores: Sequence[float], test: Sequence[float], proxy: Sequence[float]) -> dict[str, Any]:
+    """Rank agreement of ``proxy`` with full-data validation scores, and what its pick is worth."""
+    a, b = np.asarray(truth_scores), np.asarray(proxy)
+    value = ranks.spearman(a, b)
+    undefined = math.isnan(value)
+    pick = None if undefined else int(np.argmax(b))
+    return {
+        "spearman": value,
+        "kendall": ranks.kendall(a, b),
+        "interval": ranks.bootstrap(ranks.spearman, a, b).as_list(),
+        "level": 0.90,
+        "top_k_overlap": math.nan if undefined else ranks.top_k_overlap(a, b, TOP_K),
+        "upper_half_spearman": ranks.upper_half_spearman(a, b),
+        "regret": math.nan if undefined else ranks.regret(a, b),
+        "selected_test_accuracy": math.nan if pick is None else float(test[pick]),
+        "proxy": [float(v) for v in b],
+        "note": "all scores are equal, so there is no ranking" if undefined else "",
+    }
+
+
+def evaluate(
+    small: CondensedDataset,
+    *,
+    candidates: int = 80,
+    seed: int = 0,
+    task: Task | None = None,
+    device: torch.device | str = "cpu",
+    cache: str | os.PathLike[str] | None = None,
+    rivals: bool = True,
+    progress: Progress | None = None,
+    condense_seconds: float | None = None,
+) -> Evaluation:
+    """Rank fresh candidates on the copy and on the full data, and compare.
+
+    Args:
+        small: The condensed set.
+        candidates: How many configurations to judge with (finite spaces: at most, from the half not used in condensing).
+        seed: Of the candidates (role ``"judge"``).
+        task: The task on the original data; read again from where ``small.meta`` says it lies where None.
+        device: Where to train.
+        cache: Folder for full-data results.
+        rivals: Also rank with the rivals.
+        condense_seconds: What making the copy cost; from ``small.record`` where None.
+    """
+    if candidates < 2:
+        raise InputError(f"candidates {candidates}: at least 2 are needed to speak of a ranking; 80 is the default")
+    task = (reopen_task(small) if task is None else task).to(device)
+    small = small.to(device)
+    space = from_spec(small.meta["space"])
+    full, recipe = Recipe.from_dict(small.meta["full_recipe"]), Recipe.from_dict(small.meta["calibrated_recipe"])
+    configs, dropped = judges(small, space, candidates, seed)
+    if len(configs) < 2:
+        raise InputError(f"{dropped} of {dropped + len(configs)} candidates were used to make this copy; raise --candidates")
+    progress = progress or Progress()
+    progress.count = max(progress.count, 2)
+    known = truth(
+        task, space, configs, full, fingerprint=str(small.meta["data"].get("fingerprint")),
+        description={"task": small.meta["task"], "space": small.meta["space"]},
+        device=device, cache=cache, progress=progress,
+    )  # fmt: skip
+    scores = [r.values["val.score"] for r in known]
+    test = [r.values["test.score"] for r in known]
+    full_seconds = sum(r.seconds for r in known)
+
+    phase = progress.phase("copy and rivals", 5 if rivals else 1)
+    run = _Judge(task, space, configs, small, device)
+    proxy, proxy_seconds = run.on_copy(small.val if small.val is not None else task.val, recipe)
+    phase.step(1)
+    if condense_seconds is None:
+        condense_seconds = small.record.get("condense_seconds")
+    per_proxy, per_full = proxy_seconds / len(configs), full_seconds / len(configs)
+    result: dict[str, Any] = {
+        "dataset": small.meta["data"].get("name"),
+        "method": small.meta["method"],
+        "preset": small.meta.get("preset"),
+        "train_method": small.meta.get("train_method"),
+        "val_method": small.meta["val_method"],
+        "train_size": small.meta["train_size"],
+        "val_size": small.meta["val_size"],
+        "seed": small.meta["seed"],
+        "judge_seed": seed,
+        "space": small.meta["space"],
+        "metric": recipe.metric,
+        "candidates": len(configs),
+        "dropped": dropped,
+        **agreement(scores, test, proxy),
+        "best_test_accuracy": float(test[int(np.argmax(scores))]),
+        "condense_seconds": condense_seconds,
+        "proxy_seconds": proxy_seconds,
+        "full_seconds": full_seconds,
+        "proxy_seconds_per_candidate": per_proxy,
+        "full_seconds_per_candidate": per_full,
+        "break_even_trials": break_even(condense_seconds, per_proxy, per_full),
+        "configs": configs,
+        "truth": scores,
+        "test": test,
+        "rivals": [],
+        "environment": environment(device),
+    }
+    if rivals:
+        budget = None if condense_seconds is None else condense_seconds + proxy_seconds
+        for rival in run.rivals(recipe, full, budget, full_seconds, phase):
+            result["rivals"].append({**rival, **agreement(scores, test, rival["proxy"])})
+    return Evaluation(result)
+
+
+def break_even(condense_seconds: float | None, per_proxy: float, per_full: float) -> int | None:
+    """The number of trials from which condensing pays; None where a trial on the copy is not cheaper."""
+    if condense_seconds is None or per_proxy >= per_full:
+        return None
+    return max(1, math.ceil(condense_seconds / (per_full - per_proxy)))
+
+
+def proxy_scores(results: Sequence[Result], metric: str) -> list[float]:
+    """Higher is better, whatever the metric."""
+    return [r.values["val.score"] if metric == "accuracy" else -r.values["val.loss"] for r in results]
+
+
+class _Judge:
+    """Trains the judging candidates on the copy and for the rivals."""
+
+    def __init__(
+        self, task: Task, space: Space, configs: list[Config], small: CondensedDataset, device: torch.device | str
+    ):
+        self.task, self.space, self.configs, self.small, self.device = task, space, configs, small, device
+
+    def on_copy(self, val: Any, recipe: Recipe) -> tuple[list[float], float]:
+        """Scores by the recipe's metric on ``val`` of candidates trained on S_train, and the seconds it took."""
+        begun = time.perf_counter()
+        results = run_candidates(
+            self.task, self.space, self.configs, self.small.train, {"val": val}, recipe, 0, "judge", self.device
+        )
+        return proxy_scores(results, recipe.metric), time.perf_counter() - begun
+
+    def on_full(self, recipe: Recipe) -> tuple[list[float], float]:
+        begun = time.perf_counter()
+        parts = {"val": self.task.val}
+        results = run_candidates(
+            self.task, self.space, self.configs, self.task.train, parts, recipe, 0, "early-stopping", self.device
+        )
+        return proxy_scores(results, recipe.metric), time.perf_counter() - begun
+
+    def rivals(
+        self, recipe: Recipe, full: Recipe, budget: float | None, full_seconds: float, phase: Any
+    ) -> list[dict[str, Any]]:
+        """Every rival's name, scores and cost; see the module."""
+        count, found = len(self.configs), []
+
+        def add(name: str, description: str, scores: Sequence[float], seconds: float, extra: float = 0.0) -> None:
+            found.append(
+                {
+                    "name": name,
+                    "description": description,
+                    "proxy": list(scores),
+                    "seconds_per_candidate": seconds / count,
+                    "extra_seconds": extra,
+                }
+            )
+
+        scored = getattr(self.task, "num_classes", None) is not None
+        metric = "accuracy" if scored else "loss"
+        size = self.small.meta["val_size"] or min(
+            len(self.task.val), round(len(self.small.train) * len(self.task.val) / len(self.task.train))
+        )
+        random_val = self.task.sample("val", size, int(self.small.meta["seed"]))
+        by = dataclasses.replace(recipe, metric=metric)
+        add(
+            "random-val", f"same S_train, {size} random validation examples, by {metric}",
+            *self.on_copy(random_val, by),
+        )  # fmt: skip
+        if scored:
+            add(
+                "random-val-loss", f"same S_train, {size} random validation examples, by loss",
+                *self.on_copy(random_val, dataclasses.replace(recipe, metric="loss")),
+            )  # fmt: skip
+        if isinstance(self.task, GraphTask):
+            near = dataclasses.replace(self.task, structure="reach").sample("val", size, int(self.small.meta["seed"]))
+            add(
+                "random-reach-val-loss", f"same S_train, {size} random validation nodes joined by reach, by loss",
+                *self.on_copy(near, dataclasses.replace(recipe, metric="loss")),
+            )  # fmt: skip
+        phase.step(2)
+        add("real-val", f"same S_train, the whole real validation set, by {metric}", *self.on_copy(self.task.val, by))
+        phase.step(3)
+        share = len(self.small.train) / len(self.task.train)
+        visits = max(1, round(full.steps * share))
+        add(
+            "early-stopping", f"full data, {visits} of {full.steps} steps: as many example visits as on the copy",
+            *self.on_full(dataclasses.replace(full, steps=visits, seeds=recipe.seeds)),
+        )  # fmt: skip
+        if budget is not None and full_seconds > 0:
+            steps = min(full.steps, max(1, math.floor(full.steps * full.seeds * budget / full_seconds)))
+            add(
+                "equal-cost", f"full data, one seed, {steps} of {full.steps} steps: the seconds of condensing and searching",
+                *self.on_full(dataclasses.replace(full, steps=steps, seeds=1)),
+            )  # fmt: skip
+        phase.step(4)
+        features, classes = self._width()
+        counts = [self.space.parameter_count(config, features, classes) for config in self.configs]
+        if all(c is not None for c in counts):
+            add("parameter-count", "number of parameters, no training", [float(c) for c in counts if c is not None], 0.0)
+        probes = self.small.meta.get("probes") or {}
+        if len(probes.get("lam") or []) >= 5:
+            lam, value = np.asarray(probes["lam"], np.float64), np.asarray(probes["score"], np.float64)
+            fresh = torch.stack([self.space.encode(config) for config in self.configs]).numpy()
+            begun = time.perf_counter()
+            predicted = ridge_predictions(lam, value, fresh)
+            add(
+                "ridge-probes", f"kernel ridge on the {len(lam)} full trainings that condensing made, no copy at all",
+                predicted.tolist(), time.perf_counter() - begun,
+            )  # fmt: skip
+        phase.step(5)
+        return found
+
+    def _width(self) -> tuple[int, int]:
+        if isinstance(self.task, GraphTask):
+            return self.task.data.graph.num_features, self.task.num_classes
+        return self.small.train.x.shape[1], getattr(self.task, "num_classes", None) or 1  # type: ignore[union-attr]

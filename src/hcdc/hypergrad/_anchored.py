@@ -1,0 +1,106 @@
+"""Alignment with anchors: hypergradients agree in direction, and values agree in order, at the same points.
+
+Taking the original hypergradient at a point costs a training on the original data, which also gives the value L_T there.
+The anchored objective uses both: D(g_T, g_S) + weight * (1 - corr(rank(L_T), L_S)). Aligned directions fix the shape of L_S
+along each trajectory; the anchors fix how far apart the trajectories lie, which the cosine alone cannot see.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import grad, grad_and_value, jvp, vmap
+
+from hcdc.hypergrad._alignment import alignment_loss
+from hcdc.hypergrad._solvers import full_precision
+from hcdc.hypergrad._vectors import combine, inner_each
+from hcdc.spaces._base import Params
+from hcdc.tasks._base import Task
+
+
+def standard_ranks(values: Tensor) -> Tensor:
+    """Average ranks of ``values [B]``, with mean 0 and variance 1 (zeros where all are equal)."""
+    below = (values[:, None] > values[None]).to(values.dtype).sum(1)
+    equal = (values[:, None] == values[None]).to(values.dtype).sum(1)
+    ranks = below + (equal - 1) / 2
+    centred = ranks - ranks.mean()
+    return centred / centred.square().mean().sqrt().clamp_min(1e-12)
+
+
+def anchored_loss(g_T: Tensor, v_T: Tensor, g_S: Tensor, v_S: Tensor, distance: str, weight: float) -> Tensor:
+    """D(g_T, g_S) + weight * (1 - Pearson(rank(v_T), v_S)), a scalar.
+
+    Args:
+        g_T, g_S: Original and synthetic hypergradients ``[B, H]``.
+        v_T, v_S: Original and synthetic validation losses ``[B]``.
+        distance: See `hcdc.hypergrad.DISTANCES`.
+        weight: Weight of the anchors; 0 is the alignment loss of the paper.
+    """
+    loss = alignment_loss(g_T, g_S, distance)
+    if weight == 0 or len(v_T) < 2:
+        return loss
+    centred = v_S - v_S.mean()
+    spread = centred.square().mean().sqrt().clamp_min(1e-12)
+    return loss + weight * (1 - (standard_ranks(v_T) * centred / spread).mean())
+
+
+def values_and_hypergradients(
+    task: Task, params: Params, lam: Tensor, response: Params, val: Any
+) -> tuple[Tensor, Tensor]:
+    """L^val ``[B]`` and d L^val(theta*(lambda), lambda) / d lambda ``[B, H]`` where the response J is at hand."""
+
+    def one(p: Params, l: Tensor, j: Params) -> tuple[Tensor, Tensor]:
+        (of_params, direct), value = grad_and_value(task.val_loss, argnums=(0, 1))(p, l, val)
+        return value, inner_each(j, of_params) + direct
+
+    result: tuple[Tensor, Tensor] = vmap(one)(params, lam, response)
+    return result
+
+
+@torch.no_grad()
+@full_precision()
+def anchored_gradient(
+    task: Task,
+    params: Params,
+    lam: Tensor,
+    response: Params,
+    g_T: Tensor,
+    v_T: Tensor,
+    s_val: Any,
+    distance: str = "cosine",
+    weight: float = 0.0,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The anchored loss and its gradient in S_val: one gradient pass, one slope pass, one backward; no solve.
+
+    With u = dD/dg_S and c = dD/dv_S, the gradient in S_val is that of sum_b slope_b + c_b * value_b, where slope_b is the
+    derivative of L^val(S_val) along (J u, u) in (theta, lambda).
+
+    Args:
+        params, lam, response: theta^S ``[B, ...]``, lambda ``[B, H]`` and J ``[B, H, ...]``.
+        g_T, v_T: Original hypergradients ``[B, H]`` and values ``[B]``.
+        s_val: The synthetic validation set.
+
+    Returns:
+        The loss and ``{name: gradient}`` with the names of ``task.tensors(s_val)``.
+    """
+    v_S, g_S = values_and_hypergradients(task, params, lam, response, s_val)
+
+    def objective(g: Tensor, v: Tensor) -> Tensor:
+        return anchored_loss(g_T, v_T, g, v, distance, weight)
+
+    (u, c), loss = grad_and_value(objective, argnums=(0, 1))(g_S, v_S)
+    moved: Params = vmap(combine)(u, response)
+
+    def total(tensors: dict[str, Tensor]) -> Tensor:
+        data = task.replace(s_val, tensors)
+
+        def one(p: Params, l: Tensor, d: Params, w: Tensor, weight_of_value: Tensor) -> Tensor:
+            value, slope = jvp(lambda q, at: task.val_loss(q, at, data), (p, l), (d, w))
+            return slope + weight_of_value * value
+
+        result: Tensor = vmap(one)(params, lam, moved, u, c).sum()
+        return result
+
+    return loss, grad(total)({name: tensor.detach() for name, tensor in task.tensors(s_val).items()})

@@ -1,0 +1,291 @@
+"""Figures from evaluations; matplotlib is imported when the first one is drawn, and no window is opened."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from hcdc.core.errors import require
+from hcdc.core.files import write_atomic
+from hcdc.reporting._evaluations import Evaluation, comparable, is_fraction, rivals_once, short_names
+from hcdc.reporting._table import PAYS_NOT, number, seconds
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+GREY, BLACK = "#6b6b6b", "#1a1a1a"
+SHADES = "viridis"
+
+
+def _figure(width: float, height: float) -> Any:
+    matplotlib = require("matplotlib", "plot")
+    figure = require("matplotlib.figure", "plot").Figure(figsize=(width, height), layout="constrained")
+    require("matplotlib.backends.backend_agg", "plot").FigureCanvasAgg(figure)
+    matplotlib.rcParams["svg.hashsalt"] = "hcdc"
+    return figure
+
+
+def _plain(axes: Any) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(True, color="#e6e6e6", linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+def _title(e: Evaluation) -> str:
+    if e["spearman"] is None:
+        return "rank agreement not defined"
+    low, high = (e["interval"] or [None, None])[:2]
+    text = f"Spearman {number(e['spearman'])}"
+    return text if low is None else f"{text} [{number(low)}, {number(high)}]"
+
+
+def _level(e: Evaluation) -> str:
+    return f"{100 * e.get('level', 0.9):.0f} %"
+
+
+def _scores(values: Sequence[float | None]) -> Any:
+    return np.asarray([math.nan if value is None else value for value in values], np.float64)
+
+
+def draw_scatter(evaluations: Sequence[Evaluation]) -> Any:
+    """Truth against proxy, one panel a copy; the copy's pick and the truly best candidate are marked."""
+    names = short_names(evaluations)
+    columns = min(3, len(evaluations))
+    lines = math.ceil(len(evaluations) / columns)
+    figure = _figure(1.2 + 3.3 * columns, 0.8 + 3.3 * lines)
+    for k, e in enumerate(evaluations):
+        axes = figure.add_subplot(lines, columns, k + 1)
+        truth, proxy = _scores(e["truth"]) * (100 if is_fraction(e) else 1), _scores(e["proxy"])
+        axes.scatter(truth, proxy, s=18, color=COLOURS[k % len(COLOURS)], alpha=0.65, linewidths=0)
+        if np.isfinite(proxy).all():
+            best, pick = int(truth.argmax()), int(proxy.argmax())
+            axes.scatter(
+                truth[best], proxy[best], s=70, facecolors="none", edgecolors=BLACK, label="truly best"
+            )
+            axes.scatter(truth[pick], proxy[pick], s=60, marker="x", color=BLACK, label="the copy's pick")
+        axes.set_title(f"{names[k]}\n{_title(e)}", fontsize=10)
+        axes.set_xlabel(
+            "validation accuracy, full data (%)" if is_fraction(e) else "validation score, full data"
+        )
+        axes.set_ylabel(
+            "minus validation loss on the copy" if e.get("metric") == "loss" else "accuracy on the copy"
+        )
+        axes.tick_params(labelsize=8)
+        _plain(axes)
+        if k == 0:
+            figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    figure.suptitle(f"Truth against proxy (brackets: {_level(evaluations[0])} interval)", fontsize=11)
+    return figure
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A copy or a rival as the comparing figures show it."""
+
+    name: str
+    proxy: Any
+    spearman: float | None
+    interval: Sequence[float | None]
+    colour: str
+
+    @property
+    def weight(self) -> str:
+        return "normal" if self.colour == GREY else "bold"
+
+
+def _contenders(evaluations: Sequence[Evaluation]) -> list[Contender]:
+    """The copies, then their rivals; a rival that several copies have says beside which it was measured."""
+    names, lists = short_names(evaluations), rivals_once(evaluations)
+    copies = [
+        Contender(
+            name, _scores(e["proxy"]), e["spearman"], e["interval"] or [None, None], COLOURS[k % len(COLOURS)]
+        )
+        for k, (name, e) in enumerate(zip(names, evaluations))
+    ]
+    rivals = []
+    several = Counter(rival["name"] for own in lists for rival in own)
+    for name, own in zip(names, lists):
+        for rival in own:
+            label = f"{rival['name']} (beside {name})" if several[rival["name"]] > 1 else str(rival["name"])
+            proxy = _scores(rival.get("proxy") or [None] * len(evaluations[0]["truth"]))
+            interval = rival.get("interval") or [None, None]
+            rivals.append(Contender(label, proxy, rival.get("spearman"), interval, GREY))
+    return copies + rivals
+
+
+def draw_ranks(evaluations: Sequence[Evaluation]) -> Any:
+    """Candidates in the order each method puts them, coloured by true rank (lighter is better).
+
+    The paper's figure of ranks; a method that ranks as the full data does repeats the first row.
+
+    Args:
+        evaluations: Evaluations of the same candidates against the same truth.
+    """
+    truth = _scores(evaluations[0]["truth"])
+    rank = stats.rankdata(-truth)  # 1 is best
+    rows = [Contender("full data", truth, None, [], BLACK), *_contenders(evaluations)]
+    figure = _figure(8.6, 1.5 + 0.42 * len(rows))
+    axes = figure.add_subplot(1, 1, 1)
+    strips = np.full((len(rows), len(truth)), np.nan)
+    for line, row in enumerate(rows):
+        if row.spearman is not None or not line:
+            strips[line] = rank[np.argsort(-row.proxy, kind="stable")]
+    image = axes.imshow(
+        strips, aspect="auto", cmap=f"{SHADES}_r", vmin=1, vmax=len(truth), interpolation="nearest"
+    )
+    axes.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=9)
+    for line, (label, row) in enumerate(zip(axes.get_yticklabels(), rows)):
+        label.set_fontweight(row.weight)
+        shown = "not defined" if row.spearman is None else number(row.spearman)
+        shown = shown if line else "Spearman"
+        axes.text(1.01, line, shown, transform=axes.get_yaxis_transform(), va="center", fontsize=9)
+    axes.set_yticks(np.arange(len(rows) - 1) + 0.5, minor=True)
+    axes.grid(which="minor", axis="y", color="white", linewidth=3)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+    axes.set_xticks([0, len(truth) - 1], ["put first", "put last"], fontsize=9)
+    axes.set_title(f"{len(truth)} candidates in each method's order, coloured by true rank", fontsize=11)
+    bar = figure.colorbar(image, ax=axes, orientation="horizontal", fraction=0.06, pad=0.04, aspect=40)
+    bar.set_ticks([1, len(truth)], labels=["truly best", "truly worst"])
+    bar.ax.tick_params(labelsize=8, length=0)
+    bar.outline.set_visible(False)
+    return figure
+
+
+def draw_agreement(evaluations: Sequence[Evaluation]) -> Any:
+    """Rank agreement with intervals: copies in colour, rivals in grey, the best on top.
+
+    Args:
+        evaluations: Evaluations of the same candidates against the same truth.
+    """
+    points = sorted(
+        _contenders(evaluations), key=lambda point: -2 if point.spearman is None else point.spearman
+    )
+    figure = _figure(8.0, 1.3 + 0.36 * len(points))
+    axes = figure.add_subplot(1, 1, 1)
+    lowest = 0.0
+    for line, point in enumerate(points):
+        if point.spearman is None:
+            axes.text(
+                0.01, line, "not defined", transform=axes.get_yaxis_transform(), va="center", fontsize=9
+            )
+            continue
+        low, high = point.interval[:2]
+        if low is not None:
+            axes.plot([low, high], [line, line], color=point.colour, linewidth=2.2, solid_capstyle="round")
+        axes.plot(point.spearman, line, "o", color=point.colour, markersize=7)
+        place = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 8}
+        axes.annotate(number(point.spearman), (point.spearman, line), **place)
+        lowest = min(lowest, point.spearman if low is None else low)
+    axes.set_yticks(range(len(points)), [point.name for point in points], fontsize=9)
+    for label, point in zip(axes.get_yticklabels(), points):
+        label.set_fontweight(point.weight)
+    axes.set_ylim(-0.6, len(points) - 0.3)
+    axes.set_xlim(math.floor(lowest * 10) / 10, 1.02)
+    axes.set_xlabel(
+        f"Spearman's rank correlation with the full data, {_level(evaluations[0])} interval", fontsize=9
+    )
+    axes.set_title("Rank agreement: copies (bold) and their rivals", fontsize=11)
+    _plain(axes)
+    return figure
+
+
+def draw_cost(evaluations: Sequence[Evaluation]) -> Any:
+    """Accumulated seconds against the number of trials, with the break-even, or the word that there is none.
+
+    Args:
+        evaluations: Evaluations of the same candidates against the same truth.
+    """
+    names = short_names(evaluations)
+    full = evaluations[0]["full_seconds_per_candidate"]
+    crossings = [e["break_even_trials"] for e in evaluations if e.get("break_even_trials")]
+    last = 10 ** math.ceil(math.log10(2 * max([*crossings, len(evaluations[0]["truth"])])))
+    trials = np.geomspace(1, last, 400)
+    figure = _figure(8.0, 4.4)
+    axes = figure.add_subplot(1, 1, 1)
+    axes.plot(trials, trials * full, color=BLACK, linewidth=2, label=f"full data ({seconds(full)} s a trial)")
+    for k, (name, e) in enumerate(zip(names, evaluations)):
+        once, each = e.get("condense_seconds"), e["proxy_seconds_per_candidate"]
+        crossing = e.get("break_even_trials")
+        if crossing:
+            word = "pays from the first trial on" if crossing == 1 else f"pays from {crossing:,} trials on"
+        else:
+            word = PAYS_NOT if each >= full else "time to condense unknown"
+        colour = COLOURS[k % len(COLOURS)]
+        label = f"{name} ({seconds(once)} s + {seconds(each)} s a trial): {word}"
+        axes.plot(trials, (once or 0.0) + trials * each, color=colour, linewidth=2, label=label)
+        if crossing and crossing > 1:
+            axes.plot(crossing, crossing * full, "o", color=colour, markersize=9, markeredgecolor="white")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.set_xlabel("number of trials", fontsize=9)
+    axes.set_ylabel("accumulated time (s)", fontsize=9)
+    axes.set_title("Time of a search, condensing included (dots: break-even)", fontsize=11)
+    axes.tick_params(labelsize=8)
+    _plain(axes)
+    axes.legend(fontsize=8, loc="upper left", framealpha=0.9)
+    return figure
+
+
+def draw_all(evaluations: Sequence[Evaluation]) -> list[tuple[str, str, Any]]:
+    """Every figure as ``(name, what it shows, figure)``, for each group of equal candidates and truth."""
+    groups = comparable(evaluations)
+    figures = []
+    for number_, group in enumerate(groups, 1):
+        chosen = [evaluations[k] for k in group]
+        tail = "" if len(groups) == 1 else f"-{number_}"
+        where = "" if len(groups) == 1 else f" ({chosen[0]['dataset']}, {', '.join(short_names(chosen))})"
+        figures += [
+            (f"agreement{tail}", f"Rank agreement of copies and rivals{where}.", draw_agreement(chosen)),
+            (
+                f"ranks{tail}",
+                "Each row shows all candidates in the order a method puts them; the colour is the true rank, "
+                f"lighter is better. A method that ranks as the full data does repeats the first row{where}.",
+                draw_ranks(chosen),
+            ),
+            (
+                f"scatter{tail}",
+                "Each dot is a candidate: its validation accuracy on the full data, and the score that the "
+                f"copy gives it{where}.",
+                draw_scatter(chosen),
+            ),
+            (
+                f"cost{tail}",
+                "Accumulated seconds of a search on each copy (condensing included) and on the full data; "
+                f"dots mark the break-even{where}.",
+                draw_cost(chosen),
+            ),
+        ]
+    return figures
+
+
+def to_bytes(figure: Any, kind: str) -> bytes:
+    """A figure as ``"png"`` or ``"svg"``, without a date, so that equal evaluations give equal bytes."""
+    stream = io.BytesIO()
+    figure.savefig(
+        stream,
+        format=kind,
+        dpi=150,
+        facecolor="white",
+        metadata={"Date": None} if kind == "svg" else {"Software": None},
+    )
+    return stream.getvalue()
+
+
+def write_figures(evaluations: Sequence[Evaluation], folder: str | os.PathLike[str]) -> list[Path]:
+    """Write every figure as a PNG file into ``folder``; returns their paths."""
+    paths = []
+    for name, _, figure in draw_all(evaluations):
+        path = Path(folder) / f"{name}.png"
+        write_atomic(path, to_bytes(figure, "png"))
+        paths.append(path)
+    return paths

@@ -1,0 +1,180 @@
+"""One HTML page from evaluations: what was found, the table, the figures, where it was measured."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from hcdc.core.errors import InputError
+from hcdc.core.files import write_atomic
+from hcdc.reporting._evaluations import Evaluation, short_names
+from hcdc.reporting._figures import draw_all, to_bytes
+from hcdc.reporting._table import COLUMNS, Row, summary_table
+from hcdc.reporting._words import findings, shortened
+
+STYLE = """
+:root { color-scheme: light dark; --text: #1a1a1a; --soft: #595959; --page: #ffffff; --line: #d9d9d9;
+  --band: #f4f6f8; --mark: #fff4d6; --edge: #b58900; }
+@media (prefers-color-scheme: dark) { :root { --text: #e8e8e8; --soft: #b3b3b3; --page: #16181b;
+  --line: #3a3f45; --band: #1f2328; --mark: #3a2f10; --edge: #d9a514; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 74rem; background: var(--page);
+  color: var(--text); font: 16px/1.55 system-ui, sans-serif; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .3rem; }
+h3 { font-size: 1rem; margin: 1.2rem 0 .2rem; }
+ul { margin: .2rem 0; }
+h2 { font-size: 1.2rem; margin: 2.4rem 0 .7rem; }
+p.lead, figcaption, dd, caption { color: var(--soft); }
+li { margin: .3rem 0; }
+.warn { background: var(--mark); border-left: 4px solid var(--edge); padding: .6rem .9rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
+caption { text-align: left; padding-bottom: .5rem; }
+th, td { padding: .35rem .5rem; border-bottom: 1px solid var(--line); text-align: right;
+  white-space: nowrap; }
+thead th { white-space: normal; vertical-align: bottom; }
+td:last-child { white-space: normal; min-width: 6rem; }
+th:first-child, td:first-child, table.plain td, table.plain th { text-align: left; }
+table.plain td { white-space: normal; }
+tr.copy th, tr.copy td { background: var(--band); font-weight: 650; }
+tr.rival th { font-weight: 400; padding-left: 1.6rem; }
+tr.full th, tr.full td { border-top: 2px solid var(--soft); }
+tbody th small { display: block; color: var(--soft); font-weight: 400; max-width: 18rem;
+  white-space: normal; }
+figure { margin: 1.4rem 0; }
+figure img { display: block; max-width: 100%; height: auto; background: #ffffff;
+  border: 1px solid var(--line); border-radius: 6px; padding: .5rem; }
+figcaption { font-size: .88rem; margin-top: .4rem; max-width: 48rem; }
+dt { font-weight: 600; margin-top: .5rem; }
+dd { margin: 0; }
+"""
+
+
+def write_report(
+    evaluations: Sequence[Evaluation],
+    out_html: str | os.PathLike[str],
+    title: str = "Rank agreement of condensed copies",
+) -> Path:
+    """Write one self-contained page: no request leaves it, and it can be read in a light and a dark window.
+
+    Args:
+        evaluations: What `hcdc.reporting.read_evaluation` returns, or ``Evaluation.as_dict()``.
+        out_html: The file to write.
+        title: Heading of the page.
+    """
+    if not evaluations:
+        raise InputError("a report needs at least one evaluation; make one with 'hcdc evaluate'")
+    page = _page(evaluations, title)
+    try:
+        write_atomic(out_html, page)
+    except OSError as error:
+        raise InputError(f"'{os.fspath(out_html)}' cannot be written: {error.strerror or error}") from error
+    return Path(out_html)
+
+
+def _page(evaluations: Sequence[Evaluation], title: str) -> str:
+    names = short_names(evaluations)
+    datasets = ", ".join(dict.fromkeys(str(e["dataset"]) for e in evaluations))
+    short = [f"{name} was {text}" for name, e in zip(names, evaluations) if (text := shortened(e))]
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="lead">Data: {escape(datasets)}. Copies judged: {escape(", ".join(names))}.</p>',
+        "".join(
+            f'<p class="warn">{escape(text)}: these are not the figures of the whole method.</p>'
+            for text in short
+        ),
+        "<h2>What was found</h2>",
+        "".join(_found(name, texts) for name, texts in findings(evaluations)),
+        "<h2>All figures</h2>",
+        _table(summary_table(evaluations)),
+        "<h2>Figures</h2>",
+        *(_figure(name, caption, figure) for name, caption, figure in draw_all(evaluations)),
+        "<h2>What was judged</h2>",
+        _facts(names, evaluations, _SUBJECT),
+        "<h2>Where it was measured</h2>",
+        _facts(names, [e.get("environment") or {} for e in evaluations], None),
+        "<h2>What the columns mean</h2>",
+        "<dl>"
+        + "".join(f"<dt>{escape(c.heading)}</dt><dd>{escape(c.meaning)}</dd>" for c in COLUMNS)
+        + "</dl>",
+    ]
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<style>{STYLE}</style>\n</head>\n<body>\n"
+        + "\n".join(part for part in parts if part)
+        + "\n</body>\n</html>\n"
+    )
+
+
+_SUBJECT = {
+    "dataset": "data",
+    "method": "method",
+    "preset": "preset",
+    "train_method": "S_train made by",
+    "train_size": "S_train size",
+    "val_method": "S_val made by",
+    "val_size": "S_val size",
+    "metric": "candidates ranked by",
+    "candidates": "candidates judged",
+    "dropped": "candidates left out (used in making the copy)",
+    "seed": "seed of the copy",
+    "judge_seed": "seed of the judge",
+    "space": "search space",
+}
+
+
+def _found(name: str, texts: Sequence[str]) -> str:
+    lines = "".join(f"<li>{escape(text)}.</li>" for text in texts)
+    return (f"<h3>{escape(name)}</h3>" if name else "") + f"<ul>{lines}</ul>"
+
+
+def _table(rows: Sequence[Row]) -> str:
+    head = "".join(f'<th scope="col" title="{escape(c.meaning)}">{escape(c.heading)}</th>' for c in COLUMNS)
+    lines = []
+    for row in rows:
+        first, *cells = (escape(c.cell(row)) for c in COLUMNS)
+        told = f"<small>{escape(row.note)}</small>" if row.note else ""
+        body = "".join(f"<td>{cell}</td>" for cell in cells)
+        lines.append(f'<tr class="{row.kind}"><th scope="row">{first}{told}</th>{body}</tr>')
+    caption = (
+        "Copies (shaded) with their rivals, and the full data. Brackets: bootstrap interval over candidates."
+    )
+    return (
+        f'<div class="wide"><table><caption>{caption}</caption><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def _figure(name: str, caption: str, figure: Any) -> str:
+    picture = base64.b64encode(to_bytes(figure, "svg")).decode()
+    return (
+        f'<figure id="{escape(name)}"><img alt="{escape(caption)}" src="data:image/svg+xml;base64,{picture}">'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
+
+
+def _facts(names: Sequence[str], facts: Sequence[Mapping[str, Any]], labels: Mapping[str, str] | None) -> str:
+    """A table with one column a copy; ``labels`` choose and name the lines, None shows every key."""
+    keys = labels or {key: key for fact in facts for key in fact}
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+    lines = []
+    for key, label in keys.items():
+        cells = [_text(fact.get(key)) for fact in facts]
+        if any(cells):
+            body = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+            lines.append(f'<tr><th scope="row">{escape(label)}</th>{body}</tr>')
+    return (
+        f'<div class="wide"><table class="plain"><thead><tr><th></th>{head}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_text(inner)}" for key, inner in value.items())
+    return "" if value is None else str(value)

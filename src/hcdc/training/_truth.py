@@ -1,0 +1,138 @@
+"""Full-data results of candidates, cached on disk by data, task, space, recipe and configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hcdc.core import records
+from hcdc.core.checkpoint import content_key
+from hcdc.core.progress import Progress
+from hcdc.core.recipe import Recipe
+from hcdc.spaces._base import Config, Space, config_hash, stack
+from hcdc.tasks._base import Task
+from hcdc.training._many import init_many, lanes_that_fit, score_many, train_many
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one candidate reached, averaged over the recipe's seeds; ``values`` maps ``"PART.loss"`` / ``"PART.score"``.
+
+    Attributes:
+        values: Figures by name.
+        seconds: Seconds spent on this candidate (its share of the batch it was trained in).
+    """
+
+    values: dict[str, float]
+    seconds: float
+
+
+def run_candidates(
+    task: Task,
+    space: Space,
+    configs: Sequence[Config],
+    train: Any,
+    parts: dict[str, Any],
+    recipe: Recipe,
+    seed: int,
+    role: str,
+    device: torch.device | str,
+    on_batch: Callable[[list[tuple[Config, Result]]], None] | None = None,
+) -> list[Result]:
+    """Train every candidate on ``train`` and score it on ``parts``.
+
+    Initialisations are keyed by (seed, role, configuration, repeat), so a result does not depend on which candidates share
+    a batch. Spaces whose candidates share a parameter shape train in batches, others one by one.
+
+    Args:
+        task: An unbound or bound task; it is bound to the space here.
+        parts: Labelled sets by name.
+        on_batch: Called with each finished batch.
+    """
+    results: list[Result] = []
+    lanes = max(1, lanes_that_fit(task, train, device) // recipe.seeds) if space.batched else 1
+    for start in range(0, len(configs), lanes):
+        batch = list(configs[start : start + lanes])
+        begun = time.perf_counter()
+        bound = task.bind(space, None if space.batched else batch[0])
+        keys = [(config_hash(config), repeat) for config in batch for repeat in range(recipe.seeds)]
+        lam = stack(space, batch).repeat_interleave(recipe.seeds, 0).to(device)
+        params = train_many(bound, init_many(bound, keys, seed, role, device), lam, train, recipe)
+        table: dict[str, torch.Tensor] = {}
+        for name, part in parts.items():
+            scores = score_many(bound, params, lam, part)
+            table[f"{name}.loss"] = scores.loss.double().view(-1, recipe.seeds).mean(1).cpu()
+            table[f"{name}.score"] = scores.score.double().view(-1, recipe.seeds).mean(1).cpu()
+        share = (time.perf_counter() - begun) / len(batch)
+        done = [Result({k: float(v[i]) for k, v in table.items()}, share) for i in range(len(batch))]
+        results += done
+        if on_batch is not None:
+            on_batch(list(zip(batch, done)))
+    return results
+
+
+def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
+    """Where full-data results are kept: the argument, else ``$HCDC_CACHE``, else ``~/.cache/hcdc/truth``."""
+    return Path(cache or os.environ.get("HCDC_CACHE") or Path.home() / ".cache" / "hcdc" / "truth")
+
+
+def truth(
+    task: Task,
+    space: Space,
+    configs: Sequence[Config],
+    recipe: Recipe,
+    *,
+    fingerprint: str,
+    description: dict[str, Any],
+    device: torch.device | str = "cpu",
+    cache: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> list[Result]:
+    """Full-data results of ``configs``: validation and test figures by the full recipe; known ones come from the cache.
+
+    Args:
+        task: The task on the original data; needs ``train``, ``val`` and ``test``.
+        fingerprint: Of the data; part of the cache key.
+        description: Task and space specifications; part of the cache key.
+        cache: Folder of the cache, see `cache_folder`.
+    """
+    kind = torch.device(device).type  # seconds are part of a result, so machines of two kinds do not share results
+    key = content_key({"data": fingerprint, "recipe": recipe.as_dict(), "device": kind, **description})
+    file = cache_folder(cache) / f"{key}.jsonl"
+    known: dict[str, Result] = {}
+    if file.exists():
+        for line in records.read(file):
+            known[line["hash"]] = Result(line["values"], line["seconds"])
+    missing = [config for config in configs if config_hash(config) not in known]
+    if missing:
+        phase = (progress or Progress()).phase("full data", len(missing))
+        count = 0
+
+        def keep(batch: list[tuple[Config, Result]]) -> None:
+            nonlocal count
+            file.parent.mkdir(parents=True, exist_ok=True)
+            for config, result in batch:
+                known[config_hash(config)] = result
+                records.append(
+                    file,
+                    {
+                        "hash": config_hash(config),
+                        "config": json.loads(json.dumps(config)),
+                        "values": result.values,
+                        "seconds": result.seconds,
+                        "device": records.device_name(device),
+                    },
+                )
+            count += len(batch)
+            phase.step(count)
+
+        parts = {"val": task.val, "test": task.test}  # type: ignore[attr-defined]
+        run_candidates(task, space, missing, task.train, parts, recipe, 0, "truth", device, keep)
+    return [known[config_hash(config)] for config in configs]

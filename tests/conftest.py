@@ -1,0 +1,28 @@
+"""What every test shares: one thread, repeatable examples, caches of its own, no network."""
+
+import socket
+
+import pytest
+import torch
+from hypothesis import settings
+
+torch.set_num_threads(1)
+settings.register_profile("house", deadline=None, derandomize=True, max_examples=50, database=None)
+settings.load_profile("house")
+
+
+@pytest.fixture(autouse=True)
+def _cache_of_its_own(tmp_path_factory, monkeypatch):
+    """Full-data results go to a fresh folder, never to the user's cache."""
+    monkeypatch.setenv("HCDC_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch):
+    """A test that reaches out fails."""
+
+    def refuse(*_, **__):
+        raise OSError("tests do not use the network")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)

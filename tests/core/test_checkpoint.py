@@ -1,0 +1,103 @@
+import pytest
+import torch
+
+from hcdc.core.checkpoint import Checkpoint, content_key
+
+
+@pytest.fixture
+def saved(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "run.ckpt", "key")
+    checkpoint.save({"x": torch.arange(6.0).reshape(2, 3)}, {"step": 3})
+    return checkpoint
+
+
+def test_round_trip(tmp_path):
+    tensors = {
+        "half": torch.randn(2, 3).half(),
+        "ints": torch.tensor([2**40, -1]),
+        "flag": torch.tensor(True),
+        "empty": torch.zeros(0, 4),
+        "double": torch.tensor([0.1, float("nan")], dtype=torch.float64),
+    }
+    state = {"step": 7, "best": 0.1, "history": [1.5, None], "name": "größe"}
+    Checkpoint(tmp_path / "run.ckpt", "key").save(tensors, state)
+    again, kept = Checkpoint(tmp_path / "run.ckpt", "key").load()
+    assert kept == state
+    assert set(again) == set(tensors)
+    for name, tensor in tensors.items():
+        assert again[name].dtype == tensor.dtype
+        torch.testing.assert_close(again[name], tensor, rtol=0, atol=0, equal_nan=True)
+
+
+def test_views_of_one_storage_and_learned_tensors_can_be_saved(tmp_path):
+    base = torch.arange(12.0).reshape(3, 4).requires_grad_()
+    tensors = {"base": base, "rows": base[1:], "turned": base.t(), "wide": base[:, :1].expand(3, 5)}
+    Checkpoint(tmp_path / "c", "k").save(tensors, {})
+    again, _ = Checkpoint(tmp_path / "c", "k").load()
+    for name, tensor in tensors.items():
+        assert torch.equal(again[name], tensor.detach())
+
+
+def test_another_key_is_ignored(saved):
+    assert Checkpoint(saved.path, "another").load() is None
+    assert saved.load() is not None
+
+
+def test_a_truncated_file_is_ignored_at_every_length(saved):
+    whole = saved.path.read_bytes()
+    for length in range(0, len(whole), 5):
+        saved.path.write_bytes(whole[:length])
+        assert saved.load() is None
+    saved.path.write_bytes(whole)
+    assert saved.load()[1] == {"step": 3}
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"not a checkpoint at all" * 9])
+def test_a_foreign_file_is_ignored(saved, content):
+    saved.path.write_bytes(content)
+    assert saved.load() is None
+
+
+def test_a_folder_in_its_place_is_ignored(tmp_path):
+    assert Checkpoint(tmp_path, "key").load() is None
+
+
+def test_nothing_saved_is_none(tmp_path):
+    assert Checkpoint(tmp_path / "absent", "key").load() is None
+
+
+def test_a_failing_save_keeps_the_last_state(saved):
+    with pytest.raises(TypeError):
+        saved.save({"x": torch.zeros(1)}, {"step": object()})
+    assert saved.load()[1] == {"step": 3}
+    assert list(saved.path.parent.iterdir()) == [saved.path]
+
+
+def test_children_have_files_and_keys_of_their_own(saved):
+    child = saved.child("train")
+    assert child.load() is None
+    child.save({}, {"step": 1})
+    assert saved.load()[1] == {"step": 3}
+    assert child.load()[1] == {"step": 1}
+    assert Checkpoint(saved.path, "another").child("train").load() is None
+
+
+def test_remove(saved):
+    saved.remove()
+    saved.remove()
+    assert saved.load() is None
+
+
+def test_without_a_path_nothing_is_kept():
+    off = Checkpoint(None)
+    off.save({"x": torch.ones(1)}, {})
+    off.child("train").save({"x": torch.ones(1)}, {})
+    off.remove()
+    assert off.load() is None
+
+
+def test_content_key_depends_on_values_not_on_their_order():
+    key = content_key({"a": 1, "b": [1, 2]})
+    assert key == content_key({"b": [1, 2], "a": 1})
+    assert key != content_key({"a": 1, "b": [2, 1]})
+    assert len(key) == 32

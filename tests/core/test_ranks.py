@@ -1,0 +1,169 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
+
+from hcdc.core import ranks
+from hcdc.core.ranks import (
+    bootstrap,
+    kendall,
+    mean_interval,
+    regret,
+    spearman,
+    top_k_overlap,
+    upper_half_spearman,
+)
+
+few_values = st.integers(-4, 4).map(float)  # ties are common
+pairs = st.integers(2, 25).flatmap(
+    lambda n: st.tuples(
+        st.lists(few_values, min_size=n, max_size=n), st.lists(few_values, min_size=n, max_size=n)
+    )
+)
+CORRELATIONS = pytest.mark.parametrize("statistic", [spearman, kendall])
+
+
+def varied(*lists):
+    return all(len(set(values)) > 1 for values in lists)
+
+
+@given(pairs)
+def test_against_scipy_with_ties(pair):
+    a, b = pair
+    assume(varied(a, b))
+    assert spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic, abs=1e-12)
+    assert kendall(a, b) == pytest.approx(stats.kendalltau(a, b).statistic, abs=1e-12)
+
+
+def test_worked_example_with_average_ranks():
+    # ranks of b are 1.5, 1.5, 3: the correlation of (1, 2, 3) with them is sqrt(3) / 2
+    assert spearman([1, 2, 3], [5, 5, 9]) == pytest.approx(math.sqrt(3) / 2)
+    # two concordant pairs, one tied in b: 2 / sqrt(3 * 2)
+    assert kendall([1, 2, 3], [5, 5, 9]) == pytest.approx(2 / math.sqrt(6))
+
+
+@CORRELATIONS
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([1, 1, 1], [1, 2, 3]),
+        ([1, 2, 3], [0, 0, 0]),
+        ([1], [2]),
+        ([], []),
+        ([1, 2, math.nan], [1, 2, 3]),
+        ([1, 2, 3], [1, math.inf, 3]),
+    ],
+)
+def test_undefined_is_nan(statistic, a, b):
+    assert math.isnan(statistic(a, b))
+
+
+@CORRELATIONS
+@given(pair=pairs)
+def test_invariances(statistic, pair):
+    """Symmetric; unchanged by monotone maps and by the order of candidates; turned by reversing one list."""
+    a, b = pair
+    assume(varied(a, b))
+    value = statistic(a, b)
+    assert -1 <= value <= 1
+    assert statistic(b, a) == pytest.approx(value, abs=1e-12)
+    assert statistic(np.exp(a), np.power(b, 3)) == pytest.approx(value, abs=1e-12)
+    assert statistic(a[::-1], b[::-1]) == pytest.approx(value, abs=1e-12)
+    assert statistic(a, [-v for v in b]) == pytest.approx(-value, abs=1e-12)
+    assert statistic(a, a) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("a", "b"), [([1, 2], [1, 2, 3]), ([[1, 2]], [[1, 2]])])
+def test_lists_must_match(a, b):
+    with pytest.raises(ValueError, match="two lists of equal length"):
+        spearman(a, b)
+
+
+def test_top_k_overlap():
+    truth = [9, 8, 7, 1, 2]
+    assert top_k_overlap(truth, [5, 1, 9, 2, 8], 3) == pytest.approx(2 / 3)
+    assert top_k_overlap(truth, truth, 2) == 1
+    assert top_k_overlap(truth, [-v for v in truth], 2) == 0
+    assert top_k_overlap(truth, [0] * 5, 99) == 1  # all of them
+    assert math.isnan(top_k_overlap([], [], 3))
+
+
+def test_upper_half_spearman_looks_at_the_better_half_by_truth():
+    truth = [1, 2, 3, 10, 11, 12, 13]
+    proxy = [9, 8, 7, 4, 3, 2, 1]  # 4 of 7: 10, 11, 12, 13, all reversed
+    assert upper_half_spearman(truth, proxy) == pytest.approx(-1)
+    proxy[3:] = [1, 2, 3, 4]
+    assert upper_half_spearman(truth, proxy) == pytest.approx(1)
+
+
+def test_regret():
+    assert regret([0.5, 0.9, 0.8], [1, 2, 3]) == pytest.approx(0.1)
+    assert regret([0.5, 0.9, 0.8], [1, 3, 2]) == 0
+    assert regret([0.5, 0.9, 0.8], [math.nan, 2, 3]) == pytest.approx(0.1)
+    assert regret([0.5, 0.9, 0.8], [1, 1, 1]) == pytest.approx(0.4)  # the first of the best
+
+
+@given(pairs)
+def test_regret_is_never_negative_and_zero_for_the_truth(pair):
+    a, b = pair
+    assert regret(a, b) >= 0
+    assert regret(a, a) == 0
+
+
+def correlated(rng, n, rho):
+    a = rng.standard_normal(n)
+    return a, rho * a + math.sqrt(1 - rho**2) * rng.standard_normal(n)
+
+
+def test_the_bootstrap_interval_covers_as_often_as_it_says():
+    """Of 120 samples from a normal pair about 90 % of the intervals hold the true rank correlation."""
+    rho = 0.8
+    true = 6 / math.pi * math.asin(rho / 2)
+    rng = np.random.default_rng(0)
+    intervals = [bootstrap(spearman, *correlated(rng, 80, rho), draws=60, seed=k) for k in range(120)]
+    covered = np.mean([i.low <= true <= i.high for i in intervals])
+    assert 0.80 <= covered <= 0.97  # within three standard errors; few draws make it a little narrow
+    assert all(i.level == 0.9 for i in intervals)
+
+
+def test_the_bootstrap_is_that_of_its_definition():
+    """Quantiles of the statistic over the same resamples, drawn by hand."""
+    a, b = correlated(np.random.default_rng(1), 12, 0.5)
+    rng = ranks.numpy_stream(7, "bootstrap")
+    values = []
+    for _ in range(50):
+        index = rng.integers(0, 12, 12)
+        values.append(stats.spearmanr(a[index], b[index]).statistic)
+    interval = bootstrap(spearman, a, b, level=0.8, draws=50, seed=7)
+    assert interval.as_list() == pytest.approx(np.quantile(values, [0.1, 0.9]).tolist())
+    assert interval == bootstrap(spearman, a, b, level=0.8, draws=50, seed=7)
+    assert interval != bootstrap(spearman, a, b, level=0.8, draws=50, seed=8)
+
+
+def test_the_bootstrap_leaves_out_undefined_draws():
+    # of four candidates two tie: constant resamples are undefined and must not poison the rest
+    interval = bootstrap(spearman, [1, 1, 2, 3], [1, 1, 2, 3], draws=300)
+    assert interval.low > 0.9
+    assert interval.high == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("a", "b"), [([1, 1, 1], [1, 2, 3]), ([1], [1]), ([], [])])
+def test_the_bootstrap_of_an_undefined_statistic_is_nan(a, b):
+    assert all(math.isnan(v) for v in bootstrap(spearman, a, b, draws=20).as_list())
+
+
+def test_mean_interval_against_scipy():
+    values = [0.9, 0.93, 0.88, 0.95, 0.91]
+    mean, interval = mean_interval(values, 0.9)
+    low, high = stats.ttest_1samp(values, 0).confidence_interval(0.9)
+    assert mean == pytest.approx(np.mean(values))
+    assert interval.as_list() == pytest.approx([low, high])
+
+
+def test_mean_interval_of_one_value_has_no_width():
+    mean, interval = mean_interval([0.5])
+    assert mean == 0.5
+    assert all(math.isnan(v) for v in interval.as_list())

@@ -1,0 +1,48 @@
+import json
+import math
+
+import numpy as np
+import pytest
+
+from hcdc.core.errors import InputError
+from hcdc.core.recipe import Recipe
+
+
+def test_defaults_are_the_protocol_of_the_filters():
+    assert Recipe() == Recipe(steps=200, lr=0.01, weight_decay=5e-4, seeds=1, metric="accuracy")
+
+
+def test_round_trip_through_json():
+    recipe = Recipe(steps=3, lr=0.5, weight_decay=0.0, seeds=2, metric="loss")
+    assert Recipe.from_dict(json.loads(json.dumps(recipe.as_dict()))) == recipe
+    assert Recipe.from_dict({}) == Recipe()
+
+
+def test_numpy_numbers_are_numbers():
+    assert Recipe(steps=np.int64(5), lr=np.float32(0.5)).steps == 5
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"steps": 0}, "at least 1 step and 1 seed, in whole numbers, got 0 and 1"),
+        ({"steps": 2.5}, "got 2.5 and 1"),
+        ({"steps": "5"}, "got '5' and 1"),
+        ({"seeds": 0}, "got 200 and 0"),
+        ({"seeds": -1}, "got 200 and -1"),
+        ({"lr": 0.0}, "finite lr > 0 and weight_decay >= 0, got 0.0 and 0.0005"),
+        ({"lr": math.nan}, "got nan and 0.0005"),
+        ({"lr": math.inf}, "got inf and 0.0005"),
+        ({"lr": "0.1"}, "got '0.1' and 0.0005"),
+        ({"weight_decay": -1e-9}, "got 0.01 and -1e-09"),
+        ({"weight_decay": math.nan}, "got 0.01 and nan"),
+        ({"weight_decay": None}, "got 0.01 and None"),
+        ({"metric": "acuracy"}, "metric 'acuracy' is not known; did you mean 'accuracy'?"),
+        ({"metric": None}, "metric 'None' is not known"),
+        ({"step": 5}, "recipe setting 'step' is not known; did you mean 'steps'?"),
+    ],
+)
+def test_bad_values_are_refused_with_a_sentence(values, words):
+    with pytest.raises(InputError) as caught:
+        Recipe.from_dict(values)
+    assert words in str(caught.value)

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+from synthetic_evaluation import evaluation
+
+pytest.importorskip("matplotlib")
+
+from hcdc.reporting import draw_agreement, draw_cost, draw_ranks, draw_scatter, write_figures
+
+
+def texts(figure):
+    return " ".join(t.get_text() for t in figure.findobj(match=lambda a: hasattr(a, "get_text")))
+
+
+def test_scatter_has_the_points_and_the_interval():
+    e = evaluation("hcdc", spearman=0.934, interval=[0.9, 0.951])
+    figure = draw_scatter([e, evaluation("random")])
+    points = figure.axes[0].collections[0].get_offsets()
+    np.testing.assert_allclose(points[:, 0], 100 * np.asarray(e["truth"]))
+    np.testing.assert_allclose(points[:, 1], e["proxy"])
+    assert "Spearman 0.93 [0.90, 0.95]" in figure.axes[0].get_title()
+    assert len(figure.axes) == 2
+
+
+def test_ranks_are_coloured_by_truth_in_the_order_of_each_method():
+    e = evaluation("hcdc", truth=[0.1, 0.3, 0.2], proxy=[3.0, 1.0, 2.0], configs=[], rivals=[], spearman=-1.0)
+    image = draw_ranks([e]).axes[0].images[0]
+    np.testing.assert_array_equal(image.get_array(), [[1, 2, 3], [3, 2, 1]])
+    best, worst = image.cmap(image.norm(1)), image.cmap(image.norm(3))
+    assert sum(best[:3]) > sum(worst[:3])  # lighter is better
+
+
+def test_a_ranking_that_is_not_defined_has_no_colours():
+    figure = draw_ranks([evaluation("hcdc")])
+    rows = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    array = figure.axes[0].images[0].get_array()
+    assert np.ma.getmaskarray(np.ma.masked_invalid(array))[rows.index("parameter-count")].all()
+    assert "not defined" in texts(figure)
+
+
+def test_agreement_puts_the_best_on_top_and_shows_intervals():
+    low = evaluation("random", spearman=0.2, interval=[-0.35, 0.4], rivals=[])
+    figure = draw_agreement([low, evaluation("hcdc", spearman=0.9, interval=[0.8, 0.95], rivals=[])])
+    axes = figure.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["random", "hcdc"]
+    assert axes.get_xlim()[0] <= -0.35
+
+
+def test_a_rival_of_several_copies_says_beside_which():
+    names = texts(draw_agreement([evaluation("random"), evaluation("hcdc")]))
+    assert "real-val (beside hcdc)" in names
+    assert "early-stopping (beside" not in names
+
+
+def test_cost_marks_the_break_even_or_says_that_there_is_none():
+    never = evaluation("gcond", proxy_seconds_per_candidate=0.5, break_even_trials=None)
+    figure = draw_cost([evaluation("hcdc"), never])
+    said = texts(figure)
+    assert "pays from 172 trials on" in said
+    assert "gcond (60 s + 0.5 s a trial): it does not pay here" in said
+    dots = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 1]
+    assert [list(dot.get_xdata()) for dot in dots] == [[172]]
+
+
+def test_figures_are_written_and_equal_for_equal_evaluations(tmp_path):
+    evaluations = [evaluation("random"), evaluation("hcdc")]
+    first = write_figures(evaluations, tmp_path / "a")
+    second = write_figures(evaluations, tmp_path / "b")
+    assert [path.name for path in first] == ["agreement.png", "ranks.png", "scatter.png", "cost.png"]
+    assert [p.read_bytes() for p in first] == [p.read_bytes() for p in second]

@@ -1,0 +1,53 @@
+import re
+
+import pytest
+from synthetic_evaluation import evaluation
+
+from hcdc import InputError
+from hcdc.reporting import COLUMNS, summary_table, write_report
+
+pytest.importorskip("matplotlib")
+
+
+def test_the_page_is_self_contained_and_tells_all(tmp_path):
+    evaluations = [
+        evaluation("random"),
+        evaluation("gcond", proxy_seconds_per_candidate=0.5, break_even_trials=None),
+        evaluation("hcdc", preset="demo"),
+    ]
+    page = write_report(evaluations, tmp_path / "report.html").read_text()
+    assert not re.search(r"""(src|href|url)\s*[=(]\s*["']?(https?:|//|file:)""", page)
+    assert "<script" not in page
+    assert page.count('src="data:image/svg+xml;base64,') == 4
+    assert "prefers-color-scheme: dark" in page
+    assert "hcdc was made with preset &#x27;demo&#x27;, a shortened run" in page
+    assert "it does not pay here" in page
+    assert "cpu (2 threads)" in page
+    assert "citeseer-embedded" in page
+    for row in summary_table(evaluations):
+        for column in COLUMNS:
+            assert column.cell(row).replace("<", "&lt;") in page
+
+
+def test_every_text_is_escaped(tmp_path):
+    bad = '<img src=x onerror="alert(1)">'
+    e = evaluation("hcdc")
+    e |= {"dataset": bad, "method": bad, "environment": {bad: bad}, "note": bad, "space": {bad: bad}}
+    e["rivals"][0] = {**e["rivals"][0], "name": bad, "description": bad, "note": bad}
+    page = write_report([e], tmp_path / "report.html", title=bad).read_text()
+    assert "<img src=x" not in page
+    assert 'onerror="' not in page
+
+
+def test_groups_that_cannot_be_compared_get_figures_of_their_own(tmp_path):
+    other = evaluation("hcdc", dataset="cora", truth=[0.5 + v / 10 for v in evaluation()["truth"]])
+    page = write_report([evaluation("hcdc"), other], tmp_path / "report.html").read_text()
+    assert page.count('src="data:image/svg+xml;base64,') == 8
+
+
+def test_no_evaluation_and_no_place_are_refused(tmp_path):
+    with pytest.raises(InputError, match="at least one evaluation"):
+        write_report([], tmp_path / "report.html")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        write_report([evaluation()], tmp_path / "file" / "report.html")

@@ -1,0 +1,106 @@
+import math
+
+import numpy as np
+import pytest
+from synthetic_evaluation import evaluation
+
+from hcdc.core.ranks import spearman
+from hcdc.reporting import findings, payment, validation_choice
+from hcdc.reporting._words import _differences, gain
+
+
+def sentences(evaluations):
+    return [f"{name}: {text}" for name, texts in findings(evaluations) for text in texts]
+
+
+def test_gain_is_the_difference_of_the_correlations():
+    rng = np.random.default_rng(0)
+    truth = rng.random(60)
+    good, bad = truth + 0.05 * rng.random(60), truth + 2 * rng.random(60)
+    value, low, high = gain(truth, good, bad)
+    assert value == pytest.approx(spearman(truth, good) - spearman(truth, bad))
+    assert 0 < low < value < high
+    assert gain(truth, good, good) == (0.0, 0.0, 0.0)
+    assert all(map(math.isnan, gain(truth, good, np.ones(60))))
+
+
+def test_gain_resamples_candidates_in_pairs():
+    rng = np.random.default_rng(1)
+    truth, first, second = rng.random((3, 30)).round(1)  # with ties
+    draws = rng.integers(0, 30, (5, 30))
+    found = _differences(np.asarray([truth, first, second])[:, draws])
+    wanted = [spearman(truth[d], first[d]) - spearman(truth[d], second[d]) for d in draws]
+    np.testing.assert_allclose(found, wanted, atol=1e-12)
+
+
+def test_the_real_validation_set_is_named_where_it_ranks_better():
+    text = validation_choice(evaluation("hcdc", noise=0.1, real_noise=0.001))
+    assert text.startswith("the real validation set ranked better than the learned one")
+    assert "--val-method real" in text
+    assert "random validation examples" in text
+
+
+def test_the_learned_set_is_named_where_it_ranks_better():
+    text = validation_choice(evaluation("hcdc", noise=0.001, real_noise=0.1))
+    assert text.startswith("the learned validation set ranked better than the real one")
+    assert "--val-method" not in text
+
+
+def test_a_small_difference_may_be_chance():
+    text = validation_choice(evaluation("hcdc", noise=0.05, real_noise=0.05))
+    assert "may be chance" in text
+
+
+def test_rivals_whose_scores_were_not_kept_are_compared_without_an_interval():
+    e = evaluation("hcdc", noise=0.1, real_noise=0.001)
+    e["rivals"] = [{key: value for key, value in r.items() if key != "proxy"} for r in e["rivals"]]
+    assert "the real validation set ranked better" in validation_choice(e)
+    assert "without an interval" in validation_choice(e)
+
+
+def test_nothing_is_compared_where_there_is_nothing_to_compare():
+    assert validation_choice(evaluation("hcdc", rivals=[])) == ""
+    assert validation_choice(evaluation("hcdc", val_method="real")) == ""
+    assert validation_choice(evaluation("hcdc", spearman=None)) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "it pays from 172 trials on (40 were judged here): condensing took 60 s"),
+        ({"break_even_trials": 1}, "it pays from the first trial on"),
+        (
+            {"proxy_seconds_per_candidate": 0.5, "break_even_trials": None},
+            "it does not pay here: a trial takes 0.5 s",
+        ),
+        ({"condense_seconds": None, "break_even_trials": None}, "whether it pays is not known"),
+        ({"full_seconds_per_candidate": None}, "no times were measured"),
+    ],
+)
+def test_whether_it_pays(changes, said):
+    assert said in payment(evaluation("hcdc", **changes))
+
+
+def test_findings_name_the_best_copy_and_the_warnings():
+    found = sentences(
+        [evaluation("random", noise=0.2), evaluation("hcdc", noise=0.01, preset="demo", dropped=3)]
+    )
+    assert found[0].startswith(": hcdc ranks best of the copies")
+    assert "hcdc: made with preset 'demo', a shortened run" in found
+    assert any(text.startswith("hcdc: 3 candidates were left out") for text in found)
+    assert any("parameter-count: all candidates have the same number" in text for text in found)
+    assert any("better ranked without any copy: early-stopping" in t for t in found if t.startswith("random"))
+
+
+def test_an_undefined_ranking_is_said_and_does_not_win():
+    found = sentences(
+        [evaluation("random"), evaluation("hcdc", spearman=None, interval=[None, None], note="flat")]
+    )
+    assert "hcdc: the rank agreement is not defined (flat)" in found
+    assert not any("ranks best" in text for text in found)
+
+
+def test_the_pick_is_compared_with_that_of_full_data_validation():
+    for picked, said in ((0.68, "2.0 points below"), (0.70, "the same as"), (0.71, "1.0 points above")):
+        e = evaluation("hcdc", selected_test_accuracy=picked, best_test_accuracy=0.70)
+        assert any(said in text for text in sentences([e]))
