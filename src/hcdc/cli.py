@@ -30,6 +30,7 @@ from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
 from hcdc.core.records import device_name, jsonable, version
 from hcdc.datasets import CondensedDataset, GraphData, TableData
+from hcdc.evaluation import reopen_task
 from hcdc.experiments import run_demo
 from hcdc.reporting import (
     COLUMNS,
@@ -434,11 +435,14 @@ def evaluate(
     result = json_file or file.with_name(f"{file.name.removesuffix('.hcdc')}.evaluation.json")
     _writable("--json", result)
     device, small = _device(device), CondensedDataset.load(file)
+    task = reopen_task(small)
+    _say(_judge_lines(small, candidates, device), quiet)
     with _progress(quiet) as progress:
         found = hcdc.evaluate(
             small,
             candidates=candidates,
             seed=seed,
+            task=task,
             device=device,
             cache=cache,
             rivals=rivals,
@@ -449,6 +453,18 @@ def evaluate(
     _show_table(summary_table([found]), quiet)
     _show_findings([found], quiet)
     _last_line(f"wrote {result}", f"hcdc report {result} --out report.html", result)
+
+
+def _judge_lines(small: CondensedDataset, candidates: int, device: str) -> list[tuple[str, object]]:
+    """What is about to be judged, and how."""
+    meta = small.meta
+    return [
+        ("data", f"{meta['data'].get('name')}, split: {meta['data'].get('split')}"),
+        ("candidates", f"{candidates} of {_words(meta['space'])}"),
+        ("full recipe", _words(meta["full_recipe"])),
+        ("calibrated recipe", _words(meta["calibrated_recipe"])),
+        ("device", device_name(device)),
+    ]
 
 
 @_command

@@ -130,9 +130,12 @@ def evaluate(
     test = [r.values["test.score"] for r in known]
     full_seconds = sum(r.seconds for r in known)
 
-    phase = progress.phase("copy and rivals", 5 if rivals else 1)
+    phase = progress.phase("copy and rivals", 4 if rivals else 1)
     run = _Judge(task, space, configs, small, device)
-    proxy, proxy_seconds = run.on_copy(small.val if small.val is not None else task.val, recipe)
+    copy_val = small.val if small.val is not None else task.val
+    results = run.on_copy({"copy": copy_val, **(run.rival_sets() if rivals else {})}, recipe)
+    proxy = proxy_scores(results, recipe.metric, "copy")
+    proxy_seconds = sum(r.seconds_for("copy") for r in results)
     phase.step(1)
     if condense_seconds is None:
         condense_seconds = small.record.get("condense_seconds")
@@ -167,7 +170,7 @@ def evaluate(
     }
     if rivals:
         budget = None if condense_seconds is None else condense_seconds + proxy_seconds
-        for rival in run.rivals(recipe, full, budget, full_seconds, phase):
+        for rival in run.rivals(results, full, budget, full_seconds, phase):
             result["rivals"].append({**rival, **agreement(scores, test, rival["proxy"])})
     return Evaluation(result)
 
@@ -179,9 +182,9 @@ def break_even(condense_seconds: float | None, per_proxy: float, per_full: float
     return max(1, math.ceil(condense_seconds / (per_full - per_proxy)))
 
 
-def proxy_scores(results: Sequence[Result], metric: str) -> list[float]:
-    """Higher is better, whatever the metric."""
-    return [r.values["val.score"] if metric == "accuracy" else -r.values["val.loss"] for r in results]
+def proxy_scores(results: Sequence[Result], metric: str, part: str) -> list[float]:
+    """Scores on ``part``, higher is better, whatever the metric."""
+    return [r.values[f"{part}.score"] if metric == "accuracy" else -r.values[f"{part}.loss"] for r in results]
 
 
 class _Judge:
@@ -191,27 +194,39 @@ class _Judge:
         self, task: Task, space: Space, configs: list[Config], small: CondensedDataset, device: torch.device | str
     ):
         self.task, self.space, self.configs, self.small, self.device = task, space, configs, small, device
-
-    def on_copy(self, val: Any, recipe: Recipe) -> tuple[list[float], float]:
-        """Scores by the recipe's metric on ``val`` of candidates trained on S_train, and the seconds it took."""
-        begun = time.perf_counter()
-        results = run_candidates(
-            self.task, self.space, self.configs, self.small.train, {"val": val}, recipe, 0, "judge", self.device
+        self.metric = "accuracy" if getattr(task, "num_classes", None) is not None else "loss"
+        self.val_size = small.meta["val_size"] or min(
+            len(task.val), round(len(small.train) * len(task.val) / len(task.train))
         )
-        return proxy_scores(results, recipe.metric), time.perf_counter() - begun
+
+    def on_copy(self, parts: dict[str, Any], recipe: Recipe) -> list[Result]:
+        """Candidates trained on S_train once, scored on every part."""
+        return run_candidates(
+            self.task, self.space, self.configs, self.small.train, parts, recipe, 0, "judge", self.device
+        )
 
     def on_full(self, recipe: Recipe) -> tuple[list[float], float]:
+        """Scores on T_val of candidates trained on T_train by a shorter recipe, and the seconds it took."""
         begun = time.perf_counter()
         parts = {"val": self.task.val}
         results = run_candidates(
             self.task, self.space, self.configs, self.task.train, parts, recipe, 0, "early-stopping", self.device
         )
-        return proxy_scores(results, recipe.metric), time.perf_counter() - begun
+        return proxy_scores(results, self.metric, "val"), time.perf_counter() - begun
+
+    def rival_sets(self) -> dict[str, Any]:
+        """Other validation sets for the same S_train: random real examples as many as S_val has, and all of T_val."""
+        seed = int(self.small.meta["seed"])
+        sets = {"random": self.task.sample("val", self.val_size, seed), "real": self.task.val}
+        if isinstance(self.task, GraphTask):
+            near = dataclasses.replace(self.task, structure="reach")
+            sets["reach"] = near.sample("val", self.val_size, seed)
+        return sets
 
     def rivals(
-        self, recipe: Recipe, full: Recipe, budget: float | None, full_seconds: float, phase: Any
+        self, results: list[Result], full: Recipe, budget: float | None, full_seconds: float, phase: Any
     ) -> list[dict[str, Any]]:
-        """Every rival's name, scores and cost; see the module."""
+        """Every rival's name, scores and cost."""
         count, found = len(self.configs), []
 
         def add(name: str, description: str, scores: Sequence[float], seconds: float, extra: float = 0.0) -> None:
@@ -225,36 +240,23 @@ class _Judge:
                 }
             )
 
-        scored = getattr(self.task, "num_classes", None) is not None
-        metric = "accuracy" if scored else "loss"
-        size = self.small.meta["val_size"] or min(
-            len(self.task.val), round(len(self.small.train) * len(self.task.val) / len(self.task.train))
-        )
-        random_val = self.task.sample("val", size, int(self.small.meta["seed"]))
-        by = dataclasses.replace(recipe, metric=metric)
-        add(
-            "random-val", f"same S_train, {size} random validation examples, by {metric}",
-            *self.on_copy(random_val, by),
-        )  # fmt: skip
-        if scored:
-            add(
-                "random-val-loss", f"same S_train, {size} random validation examples, by loss",
-                *self.on_copy(random_val, dataclasses.replace(recipe, metric="loss")),
-            )  # fmt: skip
+        def same_train(name: str, part: str, metric: str, words: str) -> None:
+            seconds = sum(r.seconds_for(part) for r in results)
+            add(name, f"same S_train, {words}, by {metric}", proxy_scores(results, metric, part), seconds)
+
+        size = self.val_size
+        same_train("random-val", "random", self.metric, f"{size} random validation examples")
+        if self.metric == "accuracy":
+            same_train("random-val-loss", "random", "loss", f"{size} random validation examples")
         if isinstance(self.task, GraphTask):
-            near = dataclasses.replace(self.task, structure="reach").sample("val", size, int(self.small.meta["seed"]))
-            add(
-                "random-reach-val-loss", f"same S_train, {size} random validation nodes joined by reach, by loss",
-                *self.on_copy(near, dataclasses.replace(recipe, metric="loss")),
-            )  # fmt: skip
+            same_train("random-reach-val-loss", "reach", "loss", f"{size} random validation nodes joined by reach")
+        same_train("real-val", "real", self.metric, "the whole real validation set")
         phase.step(2)
-        add("real-val", f"same S_train, the whole real validation set, by {metric}", *self.on_copy(self.task.val, by))
-        phase.step(3)
         share = len(self.small.train) / len(self.task.train)
         visits = max(1, round(full.steps * share))
         add(
-            "early-stopping", f"full data, {visits} of {full.steps} steps: as many example visits as on the copy",
-            *self.on_full(dataclasses.replace(full, steps=visits, seeds=recipe.seeds)),
+            "early-stopping", f"full data, one seed, {visits} of {full.steps} steps: as many example visits as on the copy",
+            *self.on_full(dataclasses.replace(full, steps=visits, seeds=1)),
         )  # fmt: skip
         if budget is not None and full_seconds > 0:
             steps = min(full.steps, max(1, math.floor(full.steps * full.seeds * budget / full_seconds)))
@@ -262,7 +264,7 @@ class _Judge:
                 "equal-cost", f"full data, one seed, {steps} of {full.steps} steps: the seconds of condensing and searching",
                 *self.on_full(dataclasses.replace(full, steps=steps, seeds=1)),
             )  # fmt: skip
-        phase.step(4)
+        phase.step(3)
         features, classes = self._width()
         counts = [self.space.parameter_count(config, features, classes) for config in self.configs]
         if all(c is not None for c in counts):
@@ -277,7 +279,7 @@ class _Judge:
                 "ridge-probes", f"kernel ridge on the {len(lam)} full trainings that condensing made, no copy at all",
                 predicted.tolist(), time.perf_counter() - begun,
             )  # fmt: skip
-        phase.step(5)
+        phase.step(4)
         return found
 
     def _width(self) -> tuple[int, int]:

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,17 @@ class Result:
 
     Attributes:
         values: Figures by name.
-        seconds: Seconds spent on this candidate (its share of the batch it was trained in).
+        seconds: Seconds spent on this candidate in all (its share of the batch it was trained in).
+        part_seconds: Of these, the seconds of scoring each part.
     """
 
     values: dict[str, float]
     seconds: float
+    part_seconds: dict[str, float] = field(default_factory=dict)
+
+    def seconds_for(self, part: str) -> float:
+        """Seconds of training and of scoring ``part`` alone."""
+        return self.seconds - sum(s for name, s in self.part_seconds.items() if name != part)
 
 
 def run_candidates(
@@ -65,13 +71,18 @@ def run_candidates(
         keys = [(config_hash(config), repeat) for config in batch for repeat in range(recipe.seeds)]
         lam = stack(space, batch).repeat_interleave(recipe.seeds, 0).to(device)
         params = train_many(bound, init_many(bound, keys, seed, role, device), lam, train, recipe)
+        if lam.is_cuda:
+            torch.cuda.synchronize()
         table: dict[str, torch.Tensor] = {}
+        scoring: dict[str, float] = {}
         for name, part in parts.items():
+            before = time.perf_counter()
             scores = score_many(bound, params, lam, part)
             table[f"{name}.loss"] = scores.loss.double().view(-1, recipe.seeds).mean(1).cpu()
             table[f"{name}.score"] = scores.score.double().view(-1, recipe.seeds).mean(1).cpu()
+            scoring[name] = (time.perf_counter() - before) / len(batch)
         share = (time.perf_counter() - begun) / len(batch)
-        done = [Result({k: float(v[i]) for k, v in table.items()}, share) for i in range(len(batch))]
+        done = [Result({k: float(v[i]) for k, v in table.items()}, share, scoring) for i in range(len(batch))]
         results += done
         if on_batch is not None:
             on_batch(list(zip(batch, done)))
