@@ -108,8 +108,7 @@ def test_vmap_of_vectors_and_nested(case):
     close(vmap(vmap(lambda z: matrix @ z), 1, 1)(batch), dense @ batch)
 
 
-def test_vmap_is_one_product(monkeypatch):
-    """The batch is folded into columns: B lanes cost one product with B times the columns."""
+def test_all_lanes_of_any_depth_reach_one_call(monkeypatch):
     matrix = SparseMatrix.from_scipy(scipy_matrix(), torch.float64)
     seen = []
     multiply = SparseMatrix.multiply
@@ -117,10 +116,21 @@ def test_vmap_is_one_product(monkeypatch):
         SparseMatrix, "multiply", lambda self, z: seen.append(tuple(z.shape)) or multiply(self, z)
     )
     vmap(vmap(lambda z: matrix @ z))(doubles(2, 3, 5, 4))
-    assert seen == [(5, 24)]
+    assert seen == [(6, 5, 4)]
     seen.clear()
     vmap(grad(lambda z: (matrix @ z).square().sum()))(doubles(3, 5, 4))
-    assert seen == [(5, 12), (7, 12)]
+    assert seen == [(3, 5, 4), (3, 7, 4)]
+
+
+def test_a_batch_of_matrices_without_vmap(case):
+    matrix, dense = case
+    batch = doubles(4, dense.shape[1], 3)
+    close(matrix @ batch, dense @ batch)
+    close(matrix @ batch.movedim(0, 2).contiguous().movedim(2, 0), dense @ batch)
+    close(matrix @ batch[:, :, :0], (dense @ batch)[:, :, :0])
+    close(matrix @ batch[:0], (dense @ batch)[:0])
+    assert torch.autograd.gradcheck(lambda z: matrix @ z, (batch[:2].requires_grad_(),))
+    assert torch.autograd.gradgradcheck(lambda z: (matrix @ z).sin(), (batch[:2].requires_grad_(),))
 
 
 def test_vmap_of_grad_and_grad_of_vmap(case):
@@ -263,4 +273,8 @@ def test_gpu_products_are_those_of_the_cpu(dtype, columns):
     tolerance = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-12}
     torch.testing.assert_close((matrix @ x.cuda()).cpu(), dense @ x, **tolerance)
     torch.testing.assert_close((matrix.t() @ (dense @ x).cuda()).cpu(), dense.t() @ (dense @ x), **tolerance)
+    batch = doubles(3, 150, columns).to(dtype)
+    torch.testing.assert_close((matrix @ batch.cuda()).cpu(), dense @ batch, **tolerance)
+    product = vmap(lambda z: matrix @ z, 1)(batch.movedim(0, 1).cuda())
+    torch.testing.assert_close(product.cpu(), dense @ batch, **tolerance)
     assert matrix.to("cuda") is matrix

@@ -1,9 +1,10 @@
 """Constant sparse matrices that multiply dense tensors under autograd and torch.func.
 
-``torch.func`` cannot trace CSR tensors and batches sparse products lane by lane. Here the matrix is a
-constant held by a plain Python object, and one autograd function multiplies it with a dense tensor; under
-``vmap`` the batch is folded into columns, so that B lanes cost one product with B times the columns. The
-function is its own double backward.
+``torch.func`` cannot trace CSR tensors. Here the matrix is a constant held by a plain Python object, and one
+autograd function, which is its own double backward, multiplies it with a dense tensor. Under ``vmap``,
+however deep, all lanes reach one call: a GPU folds them into columns, so that B lanes cost one product with B
+times the columns; a CPU takes them one after the other, which needs no copy and keeps the dense side in its
+cache (benchmarks/spmm.py).
 """
 
 from __future__ import annotations
@@ -121,14 +122,26 @@ class SparseMatrix:
         return self._csr.to_dense()
 
     def multiply(self, dense: Tensor) -> Tensor:
-        """Plain product with a ``[columns, k]`` tensor, without autograd."""
+        """Plain product with a ``[columns, k]`` or ``[B, columns, k]`` tensor, without autograd."""
+        if dense.dim() == 3:
+            return self._multiply_lanes(dense)
         if dense.is_cuda and _triton is not None:
             product: Tensor = _triton.spmm(self.indptr, self.indices, self.values, dense, self.shape[0])
             return product
         return self._csr @ dense
 
+    def _multiply_lanes(self, dense: Tensor) -> Tensor:
+        lanes, columns, k = dense.shape
+        if dense.is_cuda:
+            wide = self.multiply(dense.movedim(0, 1).reshape(columns, lanes * k))
+            return wide.reshape(self.shape[0], lanes, k).movedim(1, 0)
+        out = dense.new_empty(lanes, self.shape[0], k)
+        for lane, into in zip(dense, out):
+            torch.mm(self._csr, lane, out=into)
+        return out
+
     def __matmul__(self, dense: Tensor) -> Tensor:
-        """Product with ``[columns, k]`` (or ``[columns]``), differentiable twice and under vmap."""
+        """Product with ``[columns]``, ``[columns, k]`` or ``[B, columns, k]``, differentiable twice."""
         if dense.dim() == 1:
             product: Tensor = _SparseMatmul.apply(dense.unsqueeze(1), self)  # type: ignore[no-untyped-call]
             return product.squeeze(1)
@@ -167,9 +180,9 @@ class _SparseMatmul(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int, None], dense: Tensor, matrix: SparseMatrix) -> tuple[Tensor, int]:
-        batch = dense.movedim(in_dims[0], 1)  # [columns, B, k]
-        product = matrix @ batch.reshape(batch.shape[0], -1)
-        return product.reshape(product.shape[0], batch.shape[1], batch.shape[2]), 1
+        lanes = dense.movedim(in_dims[0], 0)  # [B, columns, k], or [B, C, columns, k] of an inner vmap
+        product = matrix @ lanes.reshape(-1, *lanes.shape[-2:])
+        return product.reshape(*lanes.shape[:-2], *product.shape[-2:]), 0
 
 
 def matmul(matrix: Tensor | SparseMatrix, dense: Tensor) -> Tensor:

@@ -177,7 +177,7 @@ def evaluate(
 
 def break_even(condense_seconds: float | None, per_proxy: float, per_full: float) -> int | None:
     """The number of trials from which condensing pays; None where a trial on the copy is not cheaper."""
-    if condense_seconds is None or per_proxy >= per_full:
+    if condense_seconds is None or not per_proxy < per_full:
         return None
     return max(1, math.ceil(condense_seconds / (per_full - per_proxy)))
 

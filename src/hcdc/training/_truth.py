@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -108,19 +109,22 @@ def truth(
 ) -> list[Result]:
     """Full-data results of ``configs``: validation and test figures by the full recipe; known ones come from the cache.
 
+    A result holds wherever it was made, its seconds do not: results from another device have NaN seconds.
+
     Args:
         task: The task on the original data; needs ``train``, ``val`` and ``test``.
         fingerprint: Of the data; part of the cache key.
         description: Task and space specifications; part of the cache key.
         cache: Folder of the cache, see `cache_folder`.
     """
-    kind = torch.device(device).type  # seconds are part of a result, so machines of two kinds do not share results
-    key = content_key({"data": fingerprint, "recipe": recipe.as_dict(), "device": kind, **description})
+    key = content_key({"data": fingerprint, "recipe": recipe.as_dict(), **description})
+    here = records.device_name(device)
     file = cache_folder(cache) / f"{key}.jsonl"
     known: dict[str, Result] = {}
     if file.exists():
         for line in records.read(file):
-            known[line["hash"]] = Result(line["values"], line["seconds"])
+            seconds = line["seconds"] if line["device"] == here else math.nan
+            known[line["hash"]] = Result(line["values"], seconds)
     missing = [config for config in configs if config_hash(config) not in known]
     if missing:
         phase = (progress or Progress()).phase("full data", len(missing))
@@ -138,7 +142,7 @@ def truth(
                         "config": json.loads(json.dumps(config)),
                         "values": result.values,
                         "seconds": result.seconds,
-                        "device": records.device_name(device),
+                        "device": here,
                     },
                 )
             count += len(batch)
