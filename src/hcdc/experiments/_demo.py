@@ -27,6 +27,8 @@ CANDIDATES = 24
 """Filters searched; the protocol of the records has 80."""
 WIDTH = 16
 """Hidden units of the networks; the protocol of the records has 64."""
+PHASES = 8
+"""Steps that progress counts: three for random and HCDC each, two for GCond."""
 TITLE = "hcdc demo: three small copies of Citeseer (shortened)"
 
 
@@ -72,6 +74,7 @@ def run_demo(
     task, space = GraphTask(graph), PolynomialFilter(width=WIDTH)
     evaluations = []
     for method, val_method in COPIES.items():
+        progress.report(f"{method}: condensing {len(task.train)} training nodes of Citeseer to {TRAIN_SIZE}")
         file = folder / f"{method}.hcdc"
         small = condense(
             task,
@@ -86,6 +89,7 @@ def run_demo(
             progress=progress,
         )
         small.save(file)
+        progress.report(f"{method}: searching {CANDIDATES} filters on the copy and on the full graph")
         evaluation = evaluate(
             small,
             candidates=CANDIDATES,
