@@ -1,0 +1,191 @@
+"""Tables in the documents, written from the records in the repository. Nobody types a result.
+
+    python -m hcdc.experiments.tables records/filters-80.jsonl docs/results.md README.md
+
+In each document the text between ``<!-- NAME -->`` and ``<!-- /NAME -->`` is replaced by table NAME.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hcdc.core import records
+from hcdc.core.errors import InputError
+from hcdc.core.files import write_atomic
+from hcdc.core.ranks import mean_interval
+
+Record = dict[str, Any]
+Key = tuple[str, int]
+
+PAPER = {
+    ("cora", 35): 0.80, ("cora", 70): 0.85, ("cora", 140): 0.90,
+    ("citeseer", 30): 0.79, ("citeseer", 60): 0.83, ("citeseer", 120): 0.89,
+}  # fmt: skip
+PROTOCOL_COLUMNS = list(PAPER)
+
+COPIES = {
+    "hcdc": "**HCDC** (aligned and anchored, the default)",
+    "hcdc-aligned": "HCDC, hypergradients alone",
+    "random": "random",
+    "reach": "random, joined by reach",
+    "kcenter": "K-Center",
+    "herding": "Herding",
+    "gcondx": "GCond-X + random validation nodes",
+    "gcond": "GCond + random validation nodes",
+}
+RIVALS = {
+    "random-val": "same S_train, random validation nodes, by accuracy",
+    "random-val-loss": "same S_train, random validation nodes, by loss",
+    "random-reach-val-loss": "same S_train, S_val before learning, by loss",
+    "real-val": "same S_train, the whole real validation set",
+    "ridge-probes": "kernel ridge on the same 192 full trainings",
+    "early-stopping": "full data, as many example visits as the copy",
+    "equal-cost": "full data, the same total seconds",
+    "parameter-count": "number of parameters",
+}
+
+
+def load(path: str | Path) -> list[Record]:
+    """The records of one protocol file."""
+    return list(records.read(path))
+
+
+def _key(record: Record) -> Key:
+    return str(record["dataset"]), int(record["train_size"])
+
+
+def scores(found: Sequence[Record], figure: str = "spearman") -> dict[str, dict[Key, dict[int, float]]]:
+    """``{method or rival: {(data set, size): {seed: figure}}}``; the last record of a seed counts once a method."""
+    table: dict[str, dict[Key, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for record in found:
+        value = record.get(figure)
+        table[record["label"]][_key(record)][record["seed"]] = math.nan if value is None else value
+        for rival in record["rivals"]:
+            value = rival.get(figure)
+            table[rival["name"]][_key(record)][record["seed"]] = math.nan if value is None else value
+    return table
+
+
+def _cell(values: Sequence[float], digits: int = 3) -> str:
+    if not values:
+        return "not run"
+    if any(math.isnan(v) for v in values):
+        return "undefined"
+    mean, interval = mean_interval(values)
+    text = f"{mean:.{digits}f}"
+    if not math.isnan(interval.low):
+        text += f" ± {interval.high - mean:.{digits}f}"
+    return text if len(values) >= 5 else f"{text} ({len(values)} of 5 seeds)"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def _head(columns: Sequence[Key]) -> list[str]:
+    return [f"{dataset.capitalize()} {size}" for dataset, size in columns]
+
+
+def agreement_table(found: Sequence[Record]) -> str:
+    """Spearman's correlation with the full-data ranking, mean and half-width of the 90 % interval over seeds."""
+    table = scores(found)
+    rows = [["the paper's HCDC", *(f"{PAPER[c]:.2f}" for c in PROTOCOL_COLUMNS)]]
+    for name, words in {**COPIES, **RIVALS}.items():
+        if name in table:
+            rows.append([words, *(_cell(list(table[name].get(c, {}).values())) for c in PROTOCOL_COLUMNS)])
+    return _table(["ranked by", *_head(PROTOCOL_COLUMNS)], rows)
+
+
+def gain_table(found: Sequence[Record]) -> str:
+    """How much higher HCDC's correlation is, paired over seeds: mean and 90 % interval."""
+    table = scores(found)
+    rows = []
+    for name, words in {**COPIES, **RIVALS}.items():
+        if name == "hcdc" or name not in table:
+            continue
+        row = [words]
+        for column in PROTOCOL_COLUMNS:
+            other, ours = table[name].get(column, {}), table["hcdc"].get(column, {})
+            gains = [ours[seed] - other[seed] for seed in sorted(ours.keys() & other.keys())]
+            if not gains or any(math.isnan(g) for g in gains):
+                row.append("undefined" if gains else "not run")
+                continue
+            mean, interval = mean_interval(gains)
+            row.append(f"{mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]")
+        rows.append(row)
+    return _table(["HCDC's gain over", *_head(PROTOCOL_COLUMNS)], rows)
+
+
+def pick_table(found: Sequence[Record]) -> str:
+    """Test accuracy in percent of each copy's pick, trained on the full data, minus that of the full data's own pick."""
+    table, best = scores(found, "selected_test_accuracy"), scores(found, "best_test_accuracy")
+    rows = []
+    for name, words in {**COPIES, **RIVALS}.items():
+        if name not in table:
+            continue
+        row = [words]
+        for column in PROTOCOL_COLUMNS:
+            ours, full = table[name].get(column, {}), best["hcdc"].get(column, {})
+            row.append(_cell([100 * (ours[s] - full[s]) for s in sorted(ours.keys() & full.keys())], 2))
+        rows.append(row)
+    full_row = ["full data's own pick, test accuracy %"]
+    full_row += [_cell([100 * v for v in best["hcdc"].get(c, {}).values()], 2) for c in PROTOCOL_COLUMNS]
+    return _table(["test accuracy of the pick, points", *_head(PROTOCOL_COLUMNS)], [full_row, *rows])
+
+
+def cost_table(found: Sequence[Record]) -> str:
+    """Seconds of HCDC and of the full data, as recorded (ten runs shared the device, see the text)."""
+    rows = []
+    for column in PROTOCOL_COLUMNS:
+        chosen = [r for r in found if r["label"] == "hcdc" and _key(r) == column]
+        if not chosen:
+            continue
+
+        def mean(name: str, among: list[Record] = chosen) -> float:
+            return sum(r[name] for r in among) / len(among)
+
+        trials = [r["break_even_trials"] for r in chosen]
+        pays = "never" if any(t is None for t in trials) else f"{sum(trials) / len(trials):.0f}"
+        rows.append(
+            [
+                f"{column[0].capitalize()} {column[1]}",
+                f"{mean('condense_seconds'):.0f}",
+                f"{mean('proxy_seconds_per_candidate'):.3f}",
+                f"{mean('full_seconds_per_candidate'):.3f}",
+                pays,
+            ]
+        )
+    head = ["", "seconds to condense", "a trial on the copy", "a trial on the full data", "trials from which it pays"]
+    return _table(head, rows)
+
+
+TABLES = {"agreement": agreement_table, "gain": gain_table, "pick": pick_table, "cost": cost_table}
+
+
+def fill(text: str, found: Sequence[Record]) -> str:
+    """The document with every marked table written anew."""
+
+    def replace(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in TABLES:
+            raise InputError(f"there is no table '{name}'; choose one of: {', '.join(TABLES)}")
+        return f"<!-- {name} -->\n{TABLES[name](found)}\n<!-- /{name} -->"
+
+    return re.sub(r"<!-- (\w+) -->\n.*?<!-- /\1 -->", replace, text, flags=re.DOTALL)
+
+
+def main(arguments: Sequence[str]) -> None:
+    found = load(arguments[0])
+    for document in arguments[1:]:
+        write_atomic(document, fill(Path(document).read_text(), found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
