@@ -39,7 +39,7 @@ th, td { padding: .35rem .5rem; border-bottom: 1px solid var(--line); text-align
 thead th { white-space: normal; vertical-align: bottom; }
 td:last-child { white-space: normal; min-width: 6rem; }
 th:first-child, td:first-child, table.plain td, table.plain th { text-align: left; }
-table.plain td { white-space: normal; }
+table.plain td { white-space: normal; overflow-wrap: anywhere; }
 tr.copy th, tr.copy td { background: var(--band); font-weight: 650; }
 tr.rival th { font-weight: 400; padding-left: 1.6rem; }
 tr.full th, tr.full td { border-top: 2px solid var(--soft); }
@@ -79,7 +79,7 @@ def write_report(
 def _page(evaluations: Sequence[Evaluation], title: str) -> str:
     names = short_names(evaluations)
     datasets = ", ".join(dict.fromkeys(str(e["dataset"]) for e in evaluations))
-    short = [f"{name} was {text}" for name, e in zip(names, evaluations) if (text := shortened(e))]
+    short = [name for name, e in zip(names, evaluations) if shortened(e)]
     parts = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="lead">Data: {escape(datasets)}. Copies judged: {escape(", ".join(names))}.</p>',

@@ -170,7 +170,7 @@ def agreement(row: Row) -> str:
 
 def pays(row: Row) -> str:
     """The break-even in words."""
-    if row.kind == "full":
+    if row.kind == "full" or row.spearman is None:
         return "-"
     if row.break_even is not None:
         return f"{row.break_even:,}"

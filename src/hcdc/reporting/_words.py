@@ -15,6 +15,8 @@ from hcdc.reporting._evaluations import Evaluation, comparable, is_fraction, riv
 from hcdc.reporting._table import PAYS_NOT, number, points, score, seconds
 
 DRAWS = 1000
+VALIDATION = "-val"
+"""Part of the names of rivals that share the copy's S_train and have another validation set."""
 
 
 def gain(
@@ -48,12 +50,12 @@ def _differences(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return difference
 
 
-def _rival(evaluation: Evaluation, name: str) -> Mapping[str, Any] | None:
-    """The best of the rivals whose name begins so (a set may be ranked by accuracy and by loss)."""
+def _rival(evaluation: Evaluation, kind: str) -> Mapping[str, Any] | None:
+    """The best rival with a ``"real"`` or a ``"random"`` validation set (ranked by accuracy or by loss)."""
     found: list[Mapping[str, Any]] = [
         rival
         for rival in evaluation["rivals"]
-        if rival["name"].startswith(name) and rival.get("spearman") is not None
+        if VALIDATION in rival["name"] and rival["name"].startswith(kind) and rival.get("spearman") is not None
     ]
     return max(found, key=lambda rival: float(rival["spearman"]), default=None)
 
@@ -83,7 +85,7 @@ def validation_choice(evaluation: Evaluation) -> str:
     if own is None or evaluation.get("val_method") == "real":
         return ""
     sentences = []
-    if real := _rival(evaluation, "real-val"):
+    if real := _rival(evaluation, "real"):
         value = real["spearman"]
         if value > own:
             text = _gain_text(evaluation, real.get("proxy"), evaluation["proxy"])
@@ -97,7 +99,7 @@ def validation_choice(evaluation: Evaluation) -> str:
                 f"the {kind} validation set ranked better than the real one: Spearman {number(own)} against "
                 f"{number(value)} ({text})"
             )
-    if drawn := _rival(evaluation, "random-val"):
+    if drawn := _rival(evaluation, "random"):
         text = _gain_text(evaluation, evaluation["proxy"], drawn.get("proxy"))
         sentences.append(
             f"as many random validation examples had {number(drawn['spearman'])} (the {kind} set: {text})"
@@ -125,7 +127,8 @@ def payment(evaluation: Evaluation) -> str:
 
 def shortened(evaluation: Evaluation) -> str:
     """A warning where the copy was made with the demo's preset; else empty."""
-    return "made with preset 'demo', a shortened run" if evaluation.get("preset") == "demo" else ""
+    short = evaluation.get("preset") == "demo" and evaluation["method"] != "random"  # which has no schedule
+    return "made with preset 'demo', a shortened run" if short else ""
 
 
 def _copy_sentence(e: Evaluation) -> str:
@@ -172,11 +175,11 @@ def _better_rivals(e: Evaluation) -> str:
     """Rivals beside the validation choice that rank better than the copy, to two digits."""
     own = e["spearman"]
     better = [
-        f"{rival['name']} {number(rival['spearman'])}"
+        f"{rival['name']} {number(rival['spearman'])} at {seconds(rival.get('seconds_per_candidate'))} s a trial"
         for rival in e["rivals"]
         if own is not None
         and rival.get("spearman") is not None
-        and not rival["name"].startswith(("real-val", "random-val"))
+        and VALIDATION not in rival["name"]
         and round(rival["spearman"], 2) > round(own, 2)
     ]
     return "better ranked without any copy: " + ", ".join(better) if better else ""
