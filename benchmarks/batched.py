@@ -1,6 +1,6 @@
-"""80 filter configurations on a whole graph: one by one with autograd and torch.optim.Adam, against one batch.
+"""80 filter configurations on a whole graph: one by one with torch.optim.Adam, against one batch.
 
-    python benchmarks/batched.py [--dataset cora] [--device cuda] [--naive 8] [--out benchmarks/records/batched.json]
+    python benchmarks/batched.py [--dataset cora] [--device cuda] [--naive 8] [--out FILE]
 
 The naive loop is timed on a few configurations and given per configuration; both sides run in one process.
 """

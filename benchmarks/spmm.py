@@ -1,4 +1,4 @@
-"""Products of one constant sparse matrix with B dense matrices: hcdc's own against the other ways to take them.
+"""Products of one constant sparse matrix with B dense matrices: hcdc's own against other ways to take them.
 
     python benchmarks/spmm.py [--device cuda] [--out FILE]
 
@@ -7,8 +7,7 @@ Forms, timed in turn within one run, so that ratios hold whatever the machine:
     folded     the batch copied into columns, one CSR product of torch (MKL or cuSPARSE), and copied back
     loop       one CSR product of torch a lane, stacked
     gradient   hcdc's product with its gradient, vmap(grad(...)): two products
-On a GPU also the bare product on columns that lie ready, without any copy: the Triton kernel against the vendor's.
-Each form is measured by the minimum over repeats. The matrices have the sizes of known graphs with random entries.
+The least time over repeats counts. The matrices have the sizes of known graphs and random entries.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from scipy import sparse
 from torch import Tensor
 from torch.func import grad, vmap
 
-from hcdc.core import sparse as module
 from hcdc.core.files import write_atomic
 from hcdc.core.records import environment, jsonable
 from hcdc.core.seeds import numpy_stream, stream
@@ -45,7 +43,7 @@ def matrix(nodes: int, entries: int, device: str) -> SparseMatrix:
 
 
 def best_seconds(work: dict[str, Callable[[], Any]], device: str, repeats: int = 7) -> dict[str, float]:
-    """Least seconds of each form; the forms take turns, so that a disturbance does not hit one of them alone."""
+    """Least seconds of each form; the forms take turns, so that a disturbance does not hit one alone."""
     best = dict.fromkeys(work, float("inf"))
     for _ in range(repeats):
         for form, run in work.items():
@@ -67,16 +65,12 @@ def forms(a: SparseMatrix, batch: Tensor) -> dict[str, Callable[[], Any]]:
         product = vendor @ batch.movedim(0, 1).reshape(nodes, lanes * columns)
         return product.reshape(nodes, lanes, columns).movedim(1, 0).contiguous()
 
-    work: dict[str, Callable[[], Any]] = {
+    return {
         "hcdc": lambda: vmap(lambda z: a @ z)(batch),
         "folded": folded,
         "loop": lambda: torch.stack([vendor @ lane for lane in batch]),
         "gradient": lambda: gradient(batch),
     }
-    if batch.is_cuda:
-        wide = batch.movedim(0, 1).reshape(nodes, lanes * columns)
-        work |= {"bare_hcdc": lambda: a.multiply(wide), "bare_vendor": lambda: vendor @ wide}
-    return work
 
 
 def measure(device: str) -> list[dict[str, Any]]:
@@ -92,8 +86,6 @@ def measure(device: str) -> list[dict[str, Any]]:
             row: dict[str, Any] = {"matrix": name, "nodes": nodes, "entries": a.nnz, "lanes": lanes}
             row |= {f"{form}_ms": 1e3 * value for form, value in took.items()}
             row |= {f"{form}_over_hcdc": took[form] / took["hcdc"] for form in ("folded", "loop", "gradient")}
-            if "bare_vendor" in took:
-                row["bare_vendor_over_bare_hcdc"] = took["bare_vendor"] / took["bare_hcdc"]
             rows.append(row)
             ratios = "".join(f"  {key} {value:.2f}" for key, value in row.items() if "_over_" in key)
             print(f"{name:8s} {lanes:4d} lanes  hcdc {row['hcdc_ms']:9.2f} ms{ratios}", flush=True)
@@ -108,7 +100,6 @@ def main() -> None:
     out = args.out or Path(__file__).parent / "records" / f"spmm-{torch.device(args.device).type}.json"
     record = {
         "environment": environment(args.device),
-        "kernel": "triton" if args.device != "cpu" and module._triton is not None else "torch CSR",
         "columns_a_lane": COLUMNS,
         "rows": measure(args.device),
     }

@@ -1,5 +1,6 @@
 """The command: what it prints, writes and refuses. Everything runs on a graph of 120 nodes made here."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from scipy import sparse
 
 import hcdc.cli
 from hcdc import CondensedDataset, NumericalError, Recipe
+from hcdc.core import ranks
 from hcdc.core.records import version
 
 NODES, CLASSES = 120, 3
@@ -70,7 +72,8 @@ def files(place):
 
 @pytest.fixture
 def short(monkeypatch):
-    """Candidates train for 8 steps and not for 200."""
+    """Candidates train for 8 steps and not for 200; intervals from 20 draws."""
+    monkeypatch.setattr(ranks, "bootstrap", functools.partial(ranks.bootstrap, draws=20))
     monkeypatch.setattr("hcdc.condensers._condense.Recipe", lambda **given: Recipe(**{"steps": 8, **given}))
 
 

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Optional
 
 import torch
 import typer
@@ -59,12 +59,17 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+# the first versions of typer 0.12 do not know the spelling ``int | None``
+MaybeInt = Optional[int]  # noqa: UP045
+MaybePath = Optional[Path]  # noqa: UP045
+MaybeText = Optional[str]  # noqa: UP045
+MaybeTexts = Optional[list[str]]  # noqa: UP045
 SeedOption = Annotated[int, typer.Option("--seed", help="Decides every random draw.")]
 DeviceOption = Annotated[
     str, typer.Option("--device", help="auto, cpu or cuda; auto takes cuda where there is one.")
 ]
 JsonOption = Annotated[
-    Path | None,
+    MaybePath,
     typer.Option("--json", metavar="FILE", help="Write the result as JSON ('-' is standard output)."),
 ]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
@@ -308,31 +313,31 @@ def condense(
         str, typer.Option("--method", help="random, kcenter, herding, gcondx, gcond or hcdc.")
     ] = "hcdc",
     val_size: Annotated[
-        int | None,
+        MaybeInt,
         typer.Option("--val-size", help="Validation examples of the copy; the original's ratio by default."),
     ] = None,
     train_method: Annotated[
-        str | None,
+        MaybeText,
         typer.Option("--train-method", help="What makes S_train; the method itself, 'random' for hcdc."),
     ] = None,
     val_method: Annotated[
-        str | None,
+        MaybeText,
         typer.Option("--val-method", help="What makes S_val: aligned, both, same, random or real."),
     ] = None,
     preset: Annotated[
-        str | None, typer.Option("--preset", help="Named settings of the method, e.g. demo.")
+        MaybeText, typer.Option("--preset", help="Named settings of the method, e.g. demo.")
     ] = None,
     settings: Annotated[
-        list[str] | None,
+        MaybeTexts,
         typer.Option("--set", metavar="KEY=VALUE", help="One setting of the method; may be repeated."),
     ] = None,
     space: Annotated[
-        str | None, typer.Option("--space", help="polynomial-filter (default) or gnn-zoo.")
+        MaybeText, typer.Option("--space", help="polynomial-filter (default) or gnn-zoo.")
     ] = None,
     setting: Annotated[
-        str | None, typer.Option("--setting", help="transductive (default) or inductive, for graphs.")
+        MaybeText, typer.Option("--setting", help="transductive (default) or inductive, for graphs.")
     ] = None,
-    target: Annotated[str | None, typer.Option("--target", help="The column to predict, for tables.")] = None,
+    target: Annotated[MaybeText, typer.Option("--target", help="The column to predict, for tables.")] = None,
     split_seed: Annotated[
         int, typer.Option("--split-seed", help="Seed of the split where the data brings none.")
     ] = 0,
@@ -422,7 +427,7 @@ def evaluate(
     candidates: Annotated[int, typer.Option("--candidates", help="Fresh configurations to judge with.")] = 80,
     rivals: Annotated[bool, typer.Option("--rivals/--no-rivals", help="Rank with the rivals too.")] = True,
     cache: Annotated[
-        Path | None,
+        MaybePath,
         typer.Option("--cache", help="Folder for full-data results; $HCDC_CACHE or ~/.cache/hcdc/truth."),
     ] = None,
     seed: SeedOption = 0,

@@ -8,7 +8,7 @@ from hcdc.core.errors import InputError
 
 
 def test_names():
-    assert set(REDUCERS) == {"random", "kcenter", "herding", "gcondx", "gcond"}
+    assert set(REDUCERS) == {"random", "reach", "kcenter", "herding", "gcondx", "gcond"}
 
 
 @pytest.mark.parametrize("name", sorted(REDUCERS))
@@ -17,7 +17,7 @@ def test_every_preset_makes_a_reducer_with_all_its_settings_written_out(name):
         assert set(content) == {"note", "settings"}
         reducer = make_reducer(name, preset)
         assert reducer.settings() == content["settings"]
-        assert ("shortened" in content["note"]) == (preset == "demo" and name != "random")
+        assert ("shortened" in content["note"]) == (preset == "demo" and bool(content["settings"]))
 
 
 @pytest.mark.parametrize("name", sorted(REDUCERS))

@@ -20,7 +20,7 @@ def test_the_page_is_self_contained_and_tells_all(tmp_path):
     assert "<script" not in page
     assert page.count('src="data:image/svg+xml;base64,') == 4
     assert "prefers-color-scheme: dark" in page
-    assert "hcdc was made with preset &#x27;demo&#x27;, a shortened run" in page
+    assert "Shortened runs (preset 'demo'): hcdc." in page
     assert "it does not pay here" in page
     assert "cpu (2 threads)" in page
     assert "citeseer-embedded" in page

@@ -46,6 +46,13 @@ def test_the_learned_set_is_named_where_it_ranks_better():
     assert "--val-method" not in text
 
 
+def test_equal_sets_are_said_to_be_equal():
+    e = evaluation("hcdc")
+    real = next(rival for rival in e["rivals"] if rival["name"] == "real-val")
+    real |= {"spearman": e["spearman"], "proxy": e["proxy"]}
+    assert "the learned validation set ranked as well as the real one" in validation_choice(e)
+
+
 def test_a_small_difference_may_be_chance():
     text = validation_choice(evaluation("hcdc", noise=0.05, real_noise=0.05))
     assert "may be chance" in text
@@ -83,13 +90,19 @@ def test_whether_it_pays(changes, said):
 
 def test_findings_name_the_best_copy_and_the_warnings():
     found = sentences(
-        [evaluation("random", noise=0.2), evaluation("hcdc", noise=0.01, preset="demo", dropped=3)]
+        [
+            evaluation("random", noise=0.2, preset="demo"),
+            evaluation("hcdc", noise=0.01, preset="demo", dropped=3),
+        ]
     )
     assert found[0].startswith(": hcdc ranks best of the copies")
     assert "hcdc: made with preset 'demo', a shortened run" in found
+    assert "random: made with preset 'demo', a shortened run" not in found  # it has nothing to shorten
     assert any(text.startswith("hcdc: 3 candidates were left out") for text in found)
     assert any("parameter-count: all candidates have the same number" in text for text in found)
-    assert any("better ranked without any copy: early-stopping" in t for t in found if t.startswith("random"))
+    assert any(
+        "better ranked without any copy: early-stopping 0.9" in t for t in found if t.startswith("random")
+    )
 
 
 def test_an_undefined_ranking_is_said_and_does_not_win():

@@ -1,4 +1,4 @@
-"""What every condenser shares: how many labels of each class, and the interface of a method that makes a smaller set."""
+"""What every condenser shares: the interface of a method that makes a smaller set."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hcdc.core.labels import allocate_labels
 from hcdc.core.progress import Progress
 from hcdc.tasks._base import Task
 
-
 __all__ = ["Reducer", "allocate_labels"]
 
 
 class Reducer(ABC):
     """A method that makes a small labelled set out of a large one (random, K-Center, Herding, GCond, ...).
 
-    Subclasses are frozen dataclasses whose fields are the method's settings; presets are such settings by name.
+    Subclasses are frozen dataclasses whose fields are the method's settings; presets are such
+    settings by name.
 
     Attributes:
         name: The registered name.
@@ -36,9 +36,10 @@ class Reducer(ABC):
         progress: Progress,
         checkpoint: Checkpoint,
     ) -> Any:
-        """A set of ``size`` examples made from ``part`` (``"train"`` or ``"val"``) of the task's original data.
+        """``size`` examples made from ``part`` (``"train"`` or ``"val"``) of the task's original data.
 
-        Equal arguments give equal bytes; an interrupted run with the same ``checkpoint`` continues and gives the same.
+        Equal arguments give equal bytes; an interrupted run with the same ``checkpoint`` continues and gives
+        the same.
         """
 
     @abstractmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -15,7 +16,7 @@ from hcdc.condensers._base import Reducer
 from hcdc.condensers._hcdc import HCDC, learn_validation
 from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_presets
 from hcdc.core.checkpoint import Checkpoint, content_key
-from hcdc.core.errors import InputError, unknown_name
+from hcdc.core.errors import HcdcError, InputError, unknown_name
 from hcdc.core.progress import Progress, timed
 from hcdc.core.recipe import Recipe
 from hcdc.core.records import environment
@@ -26,6 +27,8 @@ from hcdc.tasks import Task
 LEARNED = ("aligned", "both")
 VAL_METHODS = (*LEARNED, "same", "random", "real")
 METHODS = (*REDUCERS, "hcdc")
+PHASES = r"(\.(train|val|original-\w+|lam\d+))?"
+"""What the checkpoints of one run are called after the name of the first, as a regular expression."""
 
 
 def hcdc_presets() -> dict[str, dict[str, Any]]:
@@ -52,7 +55,9 @@ def make_hcdc(preset: str | None = None, **overrides: Any) -> HCDC:
     return HCDC(**settings)
 
 
-def _reducer(name: str, preset: str | None, dataset: str, overrides: dict[str, Any]) -> tuple[Reducer, str | None]:
+def _reducer(
+    name: str, preset: str | None, dataset: str, overrides: dict[str, Any]
+) -> tuple[Reducer, str | None]:
     """The reducer with the given preset, else the one named as the data set, else its default."""
     presets = reducer_presets(name)
     for choice in (preset, dataset.removesuffix("-embedded"), "default"):
@@ -107,19 +112,24 @@ def condense(
     Args:
         task: What is learned, with the original data.
         space: What will be searched.
-        method: ``"random"``, ``"reach"``, ``"kcenter"``, ``"herding"``, ``"gcondx"``, ``"gcond"`` or ``"hcdc"``.
+        method: ``"random"``, ``"reach"``, ``"kcenter"``, ``"herding"``, ``"gcondx"``, ``"gcond"`` or
+            ``"hcdc"``.
         train_size: |S_train|, a total.
-        val_size: |S_val|; by default ``train_size`` times the original ratio of validation to training examples.
+        val_size: |S_val|; by default ``train_size`` times the original ratio of validation to training
+            examples.
         seed: Decides every random draw.
-        train_method: What makes S_train; the method itself, and for HCDC ``"reach"`` by default (tables: ``"random"``).
-        val_method: What makes S_val: ``"both"`` (HCDC: hypergradients aligned, values of the same full trainings as
-            anchors), ``"aligned"`` (HCDC as in the paper: hypergradients alone), ``"same"`` (the reducer of S_train on the
-            validation examples), ``"random"`` (random validation examples) or ``"real"`` (none: the whole real validation
-            set is used). ``"both"`` for HCDC, ``"same"`` otherwise.
+        train_method: What makes S_train for HCDC, ``"reach"`` by default (tables: ``"random"``); every other
+            method makes it itself.
+        val_method: What makes S_val: ``"both"`` (HCDC: hypergradients aligned, values of the same full
+            trainings as anchors), ``"aligned"`` (HCDC as in the paper: hypergradients alone), ``"same"`` (the
+            reducer of S_train on the validation examples), ``"random"`` (random validation examples) or
+            ``"real"`` (none: the whole real validation set is used). ``"both"`` for HCDC, ``"same"``
+            otherwise.
         preset: Named settings of the method.
         options: Settings that differ from the preset.
         device: Where to compute.
-        checkpoint: A file to continue from after an interruption; removed when all is done.
+        checkpoint: A file to continue from after an interruption (with a few beside it, ``FILE.PHASE``);
+            removed when all is done, and where the run ends in an error of ours.
         progress: Where progress is reported.
 
     Returns:
@@ -136,22 +146,42 @@ def condense(
         task, space, method, train_size=train_size, val_size=val_size, seed=seed, train_method=train_method,
         val_method=val_method, preset=preset, options=options,
     )  # fmt: skip
-    meta, reducer, config, full, small = made.meta, made.reducer, made.config, made.full, made.calibrated
-    val_method, val_size = meta["val_method"], made.val_size
     store = Checkpoint(checkpoint, made.key())
-    progress = progress or Progress()
+    try:
+        small = _make(task, space, made, seed, device, store, progress or Progress())
+    except HcdcError:
+        _forget(store)  # the same command would end here again
+        raise
+    _forget(store)
+    return small
+
+
+def _make(
+    task: Task,
+    space: Space,
+    made: Plan,
+    seed: int,
+    device: torch.device | str,
+    store: Checkpoint,
+    progress: Progress,
+) -> CondensedDataset:
+    """Do what was planned."""
+    meta, reducer, config = dict(made.meta), made.reducer, made.config
+    val_method, val_size = meta["val_method"], made.val_size
     progress.count = max(progress.count, 2)
     moved = task.to(device)
     seconds: dict[str, float] = {}
     with timed() as spent:
-        s_train = reducer.reduce(moved, "train", train_size, seed, progress=progress, checkpoint=store.child("train"))
+        s_train = reducer.reduce(
+            moved, "train", made.train_size, seed, progress=progress, checkpoint=store.child("train")
+        )
     seconds["train"] = spent[0]
     record: dict[str, Any] = {}
     s_val = None
     with timed() as spent:
         if config is not None and val_method in LEARNED:
             result = learn_validation(
-                moved, space, s_train, val_size, seed, config, full, small,
+                moved, space, s_train, val_size, seed, config, made.full, made.calibrated,
                 device=device, progress=progress, checkpoint=store,
             )  # fmt: skip
             s_val = result.val
@@ -161,16 +191,16 @@ def condense(
         elif val_method == "random":
             s_val = moved.sample("val", val_size, seed)
         elif val_method == "same":
-            s_val = reducer.reduce(moved, "val", val_size, seed, progress=progress, checkpoint=store.child("val"))
+            s_val = reducer.reduce(
+                moved, "val", val_size, seed, progress=progress, checkpoint=store.child("val")
+            )
     seconds["val"] = spent[0]
     record |= {
         "condense_seconds": sum(seconds.values()),
         "phases": seconds,
         "environment": environment(device),
     }
-    small_copy = CondensedDataset(s_train.to("cpu"), None if s_val is None else s_val.to("cpu"), meta, record)
-    _forget(store)
-    return small_copy
+    return CondensedDataset(s_train.to("cpu"), None if s_val is None else s_val.to("cpu"), meta, record)
 
 
 def plan(
@@ -190,14 +220,22 @@ def plan(
     if method not in METHODS:
         raise unknown_name("method", method, METHODS)
     learned = method == "hcdc"
-    train_method = train_method or ("reach" if learned and task.kind == "graph" else "random" if learned else method)
+    default = ("reach" if task.kind == "graph" else "random") if learned else method
+    train_method = train_method or default
     val_method = val_method or ("both" if learned else "same")
     if train_method not in REDUCERS:
         raise unknown_name("train_method", train_method, REDUCERS)
     if val_method not in VAL_METHODS:
         raise unknown_name("val_method", val_method, VAL_METHODS)
+    if not learned and train_method != method:
+        raise InputError(
+            f"train_method '{train_method}': method '{method}' makes S_train itself; leave it out, or choose "
+            "method 'hcdc'"
+        )
     if val_method in LEARNED and not learned:
-        raise InputError(f"val_method '{val_method}' learns S_val, which is method 'hcdc' with train_method '{method}'")
+        raise InputError(
+            f"val_method '{val_method}' learns S_val, which is method 'hcdc' with train_method '{method}'"
+        )
     _check_sizes(task, train_size, val_size)
     ratio = len(task.val) / len(task.train)
     val_size = val_size or max(round(train_size * ratio), getattr(task, "num_classes", None) or 1)
@@ -210,6 +248,8 @@ def plan(
     config = make_hcdc(preset, **options) if learned else None
     if config is not None and val_method == "aligned":
         config = dataclasses.replace(config, anchors=0.0)
+    if config is not None and val_method in LEARNED:
+        config.check_for(task, space)
 
     decay = getattr(task, "weight_decay", 5e-4)
     scored = getattr(task, "num_classes", None) is not None
@@ -234,20 +274,25 @@ def plan(
 
 
 def _check_sizes(task: Task, train_size: int, val_size: int | None) -> None:
-    classes = getattr(task, "num_classes", None) or 1
+    classes = getattr(task, "num_classes", None)
+    least = classes or 1
+    needed = "at least 1 is" if classes is None else f"there are {classes} classes, so at least {classes} are"
     for what, size, part in (("train_size", train_size, task.train), ("val_size", val_size, task.val)):
         if size is None:
             continue
-        if size < classes:
-            raise InputError(
-                f"{what} {size}: there are {classes} classes, so at least {classes} are needed; try {5 * classes}"
-            )
+        if size < least:
+            raise InputError(f"{what} {size}: {needed} needed; try {min(5 * least, len(part))}")
         if size > len(part):
-            raise InputError(f"{what} {size}: the original has only {len(part)} such examples; choose at most that")
+            raise InputError(
+                f"{what} {size}: the original has only {len(part)} such examples; choose at most that"
+            )
 
 
 def _forget(store: Checkpoint) -> None:
-    """Remove the checkpoint and its phases."""
-    if store.path is not None:
-        for file in store.path.parent.glob(f"{store.path.name}*"):
+    """Remove the checkpoint and those of its phases, and no other file that is called alike."""
+    if store.path is None or not store.path.parent.is_dir():
+        return
+    own = re.compile(re.escape(store.path.name) + PHASES)
+    for file in store.path.parent.iterdir():
+        if own.fullmatch(file.name):
             file.unlink(missing_ok=True)

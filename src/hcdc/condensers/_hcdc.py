@@ -1,4 +1,4 @@
-"""HCDC: learn a synthetic validation set whose hypergradients point as those of the original data do (Algorithm 1)."""
+"""HCDC: learn a validation set whose hypergradients point as those of the original data do (Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError, unknown_name
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
-from hcdc.core.seeds import numpy_stream, stream
+from hcdc.core.seeds import derive, numpy_stream, stream
 from hcdc.hypergrad import (
     DISTANCES,
     Solver,
@@ -36,12 +36,22 @@ from hcdc.training._many import adam_step, lanes_that_fit
 
 @dataclass(frozen=True)
 class HCDC:
-    """Settings of HCDC. The defaults are ours (the paper names no values); ``preset="paper"`` is Algorithm 1 to the letter.
+    """Settings of HCDC. The defaults are ours (the paper names no values).
+
+    ``preset="paper"`` is Algorithm 1 to the letter.
+
+    Neighbour sampling (``fanout``, ``nodes``) is for original graphs that do not fit: each batch of points is
+    trained, and its original hypergradients are taken, on one sampled T_train and T_val (role
+    ``"neighbours"``). It approximates two things. Losses are means over the drawn labelled nodes, with the
+    variance of a mini-batch, so that values of different batches of points differ by that noise too.
+    Neighbourhoods are those drawn, and P is normalised by the degrees drawn: a bias that vanishes where
+    fanouts keep every neighbour and there are more hops than the network looks far (layers times order, for
+    filters). S_train, S_val and `hcdc.evaluate` see none of it.
 
     Attributes:
         trajectories: p, the number of HPO trajectories (finite spaces: at most; each starts at a candidate).
         points: Points on each trajectory at which hypergradients are aligned.
-        step_lam: Length of a trajectory step in lambda; the direction is that of the synthetic hypergradient.
+        step_lam: Length of a trajectory step in lambda; its direction is that of the synthetic hypergradient.
         holdout: Fresh lambdas on which the objective is watched; they never train S_val.
         steps: Adam steps on S_val in all.
         lr: Learning rate of S_val.
@@ -49,17 +59,22 @@ class HCDC:
         check: S_val steps between two looks at the held-out objective.
         patience: Looks without improvement before the run stops; the best iterate is kept.
         distance: ``"cosine"`` (the paper's) or ``"scaled_l2"`` (one global scale).
-        anchors: Weight of the value term (see `hcdc.hypergrad.anchored_loss`), which uses the values that the full
-            trainings behind the original hypergradients give anyway; 0 aligns hypergradients alone.
-        response: Where original hypergradients are taken: ``"own"``, at parameters trained on the original data, or
-            ``"shared"``, at the parameters trained on S_train as Algorithm 1 reads.
-        schedule: ``"batched"``: S_val steps average over points of many trajectories; ``"sequential"``: one trajectory
-            after the other, S_val and lambda updated while theta trains (Algorithm 1; needs ``response="shared"``).
+        anchors: Weight of the value term (see `hcdc.hypergrad.anchored_loss`), which uses the values that the
+            full trainings behind the original hypergradients give anyway; 0 aligns hypergradients alone.
+        response: Where original hypergradients are taken: ``"own"``, at parameters trained on the original
+            data, or ``"shared"``, at the parameters trained on S_train as Algorithm 1 reads.
+        schedule: ``"batched"``: S_val steps average over points of many trajectories; ``"sequential"``: one
+            trajectory after the other, S_val and lambda updated while theta trains (Algorithm 1; needs
+            ``response="shared"``).
         solver, iterations, damping, curvature: How (IFT) systems are solved.
         labels: Labels of S_val, ``"proportional"`` or ``"balanced"``.
-        structure: Edges among the nodes that S_val starts from, ``"reach"`` or ``"induced"`` (graph tasks only).
-        adjacency: Learn the adjacency of a synthetic validation graph beside its features.
+        structure: Edges among the nodes that S_val starts from, ``"reach"`` or ``"induced"`` (graphs only).
+        adjacency: Learn the edge weights of a synthetic validation graph beside its features.
         repeats, theta_steps, lam_every: K, T_theta and T_lambda of Algorithm 1 (sequential schedule only).
+        val_batch: Examples of S_val in the loss of a step, drawn anew for each (role ``"val-nodes"``); 0 is
+            all (batched schedule only).
+        fanout: Neighbours of a node kept at each hop, as in ``"10,5,5"``; empty is the whole graph.
+        nodes: Labelled nodes of a sampled T_train or T_val; 0 is all of them.
     """
 
     trajectories: int = 80
@@ -85,6 +100,9 @@ class HCDC:
     repeats: int = 1
     theta_steps: int = 50
     lam_every: int = 10
+    val_batch: int = 0
+    fanout: str = ""
+    nodes: int = 0
 
     name = "hcdc"
 
@@ -98,15 +116,63 @@ class HCDC:
             if value not in choices:
                 raise unknown_name(what, value, choices)
         if self.schedule == "sequential" and self.response != "shared":
-            raise InputError("schedule 'sequential' trains theta on S_train only, so it needs response 'shared'")
+            raise InputError(
+                "schedule 'sequential' trains theta on S_train only, so it needs response 'shared', "
+                f"got '{self.response}'"
+            )
+        if self.schedule == "sequential" and self.val_batch:
+            raise InputError(
+                f"setting 'val_batch' {self.val_batch}: schedule 'sequential' has no mini-batches of S_val; "
+                "leave it at 0, or choose schedule 'batched'"
+            )
         counts = ("trajectories", "points", "steps", "batch", "check", "patience", "iterations", "repeats")
         for name in (*counts, "theta_steps", "lam_every"):
             if getattr(self, name) < 1:
-                raise InputError(f"setting '{name}' of method 'hcdc' must be at least 1, got {getattr(self, name)}")
-        if self.holdout < 2 or min(self.lr, self.step_lam) <= 0 or min(self.anchors, self.damping) < 0:
-            raise InputError("settings of method 'hcdc': holdout >= 2, lr > 0, step_lam > 0, anchors >= 0, damping >= 0")
+                raise InputError(
+                    f"setting '{name}' of method 'hcdc' must be at least 1, got {getattr(self, name)}"
+                )
+        for name, fits, allowed in (
+            ("holdout", self.holdout >= 2, "at least 2"),
+            ("lr", self.lr > 0, "more than 0"),
+            ("step_lam", self.step_lam > 0, "more than 0"),
+            ("anchors", self.anchors >= 0, "at least 0"),
+            ("damping", self.damping >= 0, "at least 0"),
+            ("val_batch", self.val_batch >= 0, "at least 0 (0 is all of S_val)"),
+            ("nodes", self.nodes >= 0, "at least 0 (0 is all labelled nodes)"),
+        ):
+            if not fits:
+                raise InputError(
+                    f"setting '{name}' of method 'hcdc' must be {allowed}, got {getattr(self, name)}"
+                )
+        hops = self.fanout.split(",") if self.fanout else []
+        if not all(hop.strip().isdecimal() and int(hop) >= 1 for hop in hops):
+            raise InputError(
+                f"setting 'fanout' of method 'hcdc' must be numbers of at least 1 with commas between them, "
+                f"e.g. '10,5,5', or empty for the whole graph, got '{self.fanout}'"
+            )
         get_curvature(self.curvature)
         self.make_solver()
+
+    @property
+    def fanouts(self) -> tuple[int, ...]:
+        """``fanout`` as numbers, one a hop."""
+        return tuple(int(hop) for hop in self.fanout.split(",")) if self.fanout else ()
+
+    def check_for(self, task: Task, space: Space) -> None:
+        """Refuse, before any work, what these settings cannot do for a task and a space."""
+        if self.distance == "cosine" and space.dimension == 1:
+            raise InputError(
+                f"distance 'cosine': space '{space.name}' has one dimension, where hypergradients have no "
+                "direction to align; choose distance 'scaled_l2'"
+            )
+        if not isinstance(task, GraphTask):
+            for name in ("adjacency", "fanout", "nodes"):
+                if getattr(self, name):
+                    raise InputError(
+                        f"setting '{name}' of method 'hcdc' is for graphs, and this is a {task.kind} task; "
+                        "leave it out"
+                    )
+        task.bind(space)
 
     def make_solver(self) -> Solver:
         if self.solver == "neumann":
@@ -200,16 +266,25 @@ def learn_validation(
         config: Settings.
         full, small: How candidates are trained on the original data and on S_train.
     """
+    config.check_for(task, space)
     if isinstance(task, GraphTask):
         task = dataclasses.replace(task, structure=config.structure, learn_adjacency=config.adjacency)
-    elif config.adjacency:
-        raise InputError("setting 'adjacency' of method 'hcdc' is for graphs, and this is a " + task.kind + " task")
     bound = task.bind(space)
     s_val = bound.sample("val", val_size, seed, balanced=config.labels == "balanced")
-    for data in (bound.train, bound.val, s_train, s_val):
+    if config.val_batch:
+        bound.subset(s_val, torch.zeros(1, dtype=torch.long, device=device))  # a task without it says so now
+    sampling = bool(config.fanout or config.nodes)
+    for data in (s_train, s_val) if sampling else (bound.train, bound.val, s_train, s_val):
         bound.prepare(data)
-    run = _Run(bound, space, s_train, s_val, seed, config, full, small, torch.device(device), progress, checkpoint)
+    run = _Run(
+        bound, space, s_train, s_val, seed, config, full, small, torch.device(device), progress, checkpoint
+    )
     return run.sequential() if config.schedule == "sequential" else run.batched()
+
+
+def _flat(parts: dict[str, Params]) -> Params:
+    """``{"t": {"x": ...}}`` as ``{"t/x": ...}``, which a checkpoint can hold."""
+    return {f"{prefix}/{name}": tensor for prefix, part in parts.items() for name, tensor in part.items()}
 
 
 class _Run:
@@ -240,7 +315,7 @@ class _Run:
         self.history: list[dict[str, Any]] = []
         self.candidates: list[str] = []
 
-    # --- the batched schedule -------------------------------------------------------------------------------------
+    # --- the batched schedule -----------------------------------------------------------------------------
 
     def batched(self) -> Learned:
         config = self.config
@@ -277,17 +352,16 @@ class _Run:
                 path.lam = self.next_lam(fresh, t, begun >= bound)
         assert seen is not None
         self.phase.step(config.steps, f"best held-out {best:.3f}")
-        probes = seen.joined(held)
-        return Learned(
-            self.task.replace(self.s_val, best_tensors),
-            self.candidates,
-            self.history,
-            {"lam": probes.lam.tolist(), "score": probes.score_T.tolist()},
-            len(probes.lam) if config.response == "own" else 0,
-        )
+        trained = (seen, held) if config.response == "own" else ()
+        probes: dict[str, list[Any]] = {
+            "lam": [row for points in trained for row in points.lam.tolist()],
+            "score": [score for points in trained for score in points.score_T.tolist()],
+        }
+        val = self.task.replace(self.s_val, best_tensors)
+        return Learned(val, self.candidates, self.history, probes, len(probes["lam"]))
 
     def starts(self) -> Tensor:
-        """lambda_{i,0}: candidates of the condensing half of a finite space, random points of an infinite one."""
+        """lambda_{i,0}: random points, or, of a finite space, candidates of the condensing half."""
         if self.space.candidates() is None:
             return trajectory_starts(self.space, self.config.trajectories, self.seed).to(self.device)
         half = halves(self.space, self.seed)[0][: self.config.trajectories]
@@ -305,35 +379,54 @@ class _Run:
 
     def points(self, lam: Tensor, name: str) -> Points:
         """Train at each lambda on the original data and on S_train, and take hypergradients and responses."""
-        self.candidates += [config_hash(self.space.decode(row)) for row in lam.cpu()]
-        small, original = self._small_side(lam, name), self._original_side(lam, name)
+        self.candidates += self.met(lam)
+        small = self._small_side(lam, name)
         if self.config.response == "shared":
-            original = self._original_at(small[0], lam)
-        g_T, v_T, score_T = original
+            g_T, v_T, score_T = self._original_at(small[0], lam, *self.original(name, 0))
+        else:
+            g_T, v_T, score_T = self._original_side(lam, name)
         bad = torch.nonzero(~torch.isfinite(g_T).all(1)).flatten()
         if len(bad):
             raise NumericalError(
-                f"the original hypergradient at lambda = {[round(v, 4) for v in lam[bad[0]].tolist()]} is not finite "
-                f"({len(bad)} of {len(lam)} points); try more damping (now {self.config.damping}) or curvature "
-                "'gauss_newton'"
+                "the original hypergradient at lambda = "
+                f"{[round(v, 4) for v in lam[bad[0]].tolist()]} is not finite ({len(bad)} of {len(lam)} "
+                f"points); try more damping (now {self.config.damping}) or curvature 'gauss_newton'"
             )
         return Points(lam, g_T, v_T, score_T, *small)
+
+    def met(self, lam: Tensor) -> list[str]:
+        """Hashes of the configurations at lambda ``[B, H]``; of a finite space, of all the condensing half.
+
+        A mixture of candidates is none of them: what it is made of is what must not judge the copy.
+        """
+        if self.space.candidates() is None:
+            return [config_hash(self.space.decode(row)) for row in lam.cpu()]
+        return [config_hash(config) for config in halves(self.space, self.seed)[0]]
+
+    def original(self, *key: object) -> tuple[Any, Any]:
+        """T_train and T_val, or, with neighbour sampling, the sets that stand for them, one draw a key."""
+        config = self.config
+        if not (config.fanout or config.nodes):
+            return self.task.train, self.task.val
+        assert isinstance(self.task, GraphTask), "checked before"
+        seed = derive(self.seed, "neighbours", *key)
+        train, val = (self.task.sampled(p, config.nodes, config.fanouts, seed) for p in ("train", "val"))
+        self.task.prepare(train)
+        self.task.prepare(val)
+        return train, val
 
     def _small_side(self, lam: Tensor, name: str) -> tuple[Params, Params]:
         """theta^S ``[B, ...]`` and J ``[B, H, ...]``."""
         keys = [(name, i) for i in range(len(lam))]
-        params = train_many(
-            self.task, init_many(self.task, keys, self.seed, "hcdc-small", self.device), lam, self.s_train, self.small
-        )
+        init = init_many(self.task, keys, self.seed, "hcdc-small", self.device)
+        params = train_many(self.task, init, lam, self.s_train, self.small)
         response = batched_best_response(
             self.task, params, lam, self.s_train, self.solver, self.config.curvature, chunk_size=self.lanes
         )
         return params, response
 
     def _original_side(self, lam: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
-        """g_T, v_T and scores at parameters trained on the original data; each finished chunk is checkpointed."""
-        if self.config.response == "shared":
-            return lam, lam[:, 0], lam[:, 0]
+        """g_T, v_T and scores at parameters trained on the original data; each chunk is checkpointed."""
         store = self.checkpoint.child(f"original-{name}")
         saved = store.load()
         done = [] if saved is None else [tuple(saved[0][k].to(self.device) for k in ("g", "v", "s"))]
@@ -342,8 +435,9 @@ class _Run:
             rows = slice(start, start + self.lanes)
             keys = [(name, i) for i in range(start, min(start + self.lanes, len(lam)))]
             init = init_many(self.task, keys, self.seed, "hcdc-original", self.device)
-            params = train_many(self.task, init, lam[rows], self.task.train, self.full)
-            done.append(self._original_at(params, lam[rows]))
+            train, val = self.original(name, start)
+            params = train_many(self.task, init, lam[rows], train, self.full)
+            done.append(self._original_at(params, lam[rows], train, val))
             reached = min(start + self.lanes, len(lam))
             joined = [torch.cat(parts) for parts in zip(*done)]
             store.save(dict(zip("gvs", joined)), {"rows": reached})
@@ -351,14 +445,16 @@ class _Run:
         g, v, s = (torch.cat(parts) for parts in zip(*done))
         return g, v, s
 
-    def _original_at(self, params: Params, lam: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _original_at(
+        self, params: Params, lam: Tensor, train: Any, val: Any
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Hypergradient and value of the target loss on T_val, and the score there, at given parameters."""
         target = self.task.target()
         g = batched_hypergradient(
-            target, params, lam, target.train, target.val, self.solver, self.config.curvature, chunk_size=self.lanes
+            target, params, lam, train, val, self.solver, self.config.curvature, chunk_size=self.lanes
         ).total
-        values = torch.func.vmap(lambda p, l: target.val_loss(p, l, target.val))(params, lam).detach()
-        return g, values, score_many(self.task, params, lam, self.task.val).score
+        values = torch.func.vmap(lambda p, l: target.val_loss(p, l, val))(params, lam).detach()
+        return g, values, score_many(self.task, params, lam, val).score
 
     def step_val(self, points: Points, step: int) -> None:
         """One Adam step on S_val, averaged over a random batch of points."""
@@ -375,8 +471,16 @@ class _Run:
             self.task.replace(self.s_val, self.tensors),
             self.config.distance,
             self.config.anchors,
+            self.val_batch(step),
         )
         self._apply(gradient, step, loss)
+
+    def val_batch(self, step: int) -> Tensor | None:
+        """Which examples of S_val are in the loss of a step; None is all."""
+        if not 0 < self.config.val_batch < len(self.s_val):
+            return None
+        order = torch.randperm(len(self.s_val), generator=stream(self.seed, "val-nodes", step))
+        return order[: self.config.val_batch].sort().values.to(self.device)
 
     def _apply(self, gradient: dict[str, Tensor], step: int, loss: Tensor) -> None:
         if not all(bool(torch.isfinite(g).all()) for g in gradient.values()):
@@ -409,19 +513,17 @@ class _Run:
 
     def save(self, step: int, best: float, best_tensors: Params, stale: int) -> None:
         parts = {"t": self.tensors, "m": self.first, "v": self.second, "b": best_tensors}
-        flat = {f"{prefix}/{name}": tensor for prefix, part in parts.items() for name, tensor in part.items()}
-        self.checkpoint.child("val").save(
-            flat, {"step": step, "best": best, "stale": stale, "history": self.history}
-        )
+        state = {"step": step, "best": best, "stale": stale, "history": self.history}
+        self.checkpoint.child("val").save(_flat(parts), state)
 
     def _part(self, tensors: dict[str, Tensor], prefix: str) -> Params:
         start = f"{prefix}/"
         return {k.removeprefix(start): v.to(self.device) for k, v in tensors.items() if k.startswith(start)}
 
-    # --- Algorithm 1 to the letter --------------------------------------------------------------------------------
+    # --- Algorithm 1 to the letter ------------------------------------------------------------------------
 
     def sequential(self) -> Learned:
-        """For each repeat and each lambda_i: train theta on S_train, move lambda every T_lambda, S_val at every epoch."""
+        """For each repeat and lambda_i: theta learns from S_train, lambda every T_lambda, S_val always."""
         config = self.config
         starts = self.starts()
         total = config.repeats * len(starts)
@@ -431,20 +533,22 @@ class _Run:
         if saved is not None:
             tensors, state = saved
             begun, step, self.history = state["round"], state["step"], state["history"]
+            self.candidates = state["candidates"]
             self.tensors, self.first, self.second = (self._part(tensors, p) for p in "tmv")
         gradient_theta = torch.func.vmap(torch.func.grad(self.task.train_loss), in_dims=(0, 0, None))
         target = self.task.target()
-        for turn in range(total):
+        for turn in range(begun, total):
             lam = starts[turn % len(starts)][None]
-            self.candidates.append(config_hash(self.space.decode(lam[0].cpu())))
-            if turn < begun:
-                continue
+            self.candidates += self.met(lam)
+            train, val = self.original("sequential", turn)
             theta = init_many(self.task, [(turn,)], self.seed, "hcdc-sequential", self.device)
             first = {name: torch.zeros_like(tensor) for name, tensor in theta.items()}
             second = {name: torch.zeros_like(tensor) for name, tensor in theta.items()}
             losses = []
             for t in range(config.theta_steps):
-                adam_step(theta, gradient_theta(theta, lam, self.s_train), first, second, t + 1, self.small.lr)
+                adam_step(
+                    theta, gradient_theta(theta, lam, self.s_train), first, second, t + 1, self.small.lr
+                )
                 data = self.task.replace(self.s_val, self.tensors)
                 if t % config.lam_every == 0:
                     g_S = batched_hypergradient(
@@ -453,19 +557,25 @@ class _Run:
                     direction = g_S / torch.linalg.vector_norm(g_S).clamp_min(1e-12)
                     lam = self.space.project(lam - config.step_lam * direction)
                 g_T = batched_hypergradient(
-                    target, theta, lam, target.train, target.val, self.solver, config.curvature
+                    target, theta, lam, train, val, self.solver, config.curvature
                 ).total
                 loss, gradient = alignment_gradient(
-                    self.task, theta, lam, g_T, self.s_train, data, self.solver, config.curvature, config.distance
-                )
+                    self.task, theta, lam, g_T, self.s_train, data, self.solver, config.curvature,
+                    config.distance,
+                )  # fmt: skip
                 self._apply(gradient, step, loss)
                 losses.append(float(loss))
                 step += 1
-            self.candidates.append(config_hash(self.space.decode(lam[0].cpu())))
+            self.candidates += self.met(lam)
             self.history.append({"step": step, "train": sum(losses) / len(losses)})
-            flat = {f"{p}/{n}": x for p, part in zip("tmv", (self.tensors, self.first, self.second)) for n, x in part.items()}
-            self.checkpoint.child("val").save(flat, {"round": turn + 1, "step": step, "history": self.history})
+            parts = {"t": self.tensors, "m": self.first, "v": self.second}
+            state = {"round": turn + 1, "step": step, "history": self.history, "candidates": self.candidates}
+            self.checkpoint.child("val").save(_flat(parts), state)
             phase.step(turn + 1, f"alignment {self.history[-1]['train']:.3f}")
         return Learned(
-            self.task.replace(self.s_val, self.tensors), self.candidates, self.history, {"lam": [], "score": []}, 0
+            self.task.replace(self.s_val, self.tensors),
+            self.candidates,
+            self.history,
+            {"lam": [], "score": []},
+            0,
         )

@@ -9,18 +9,12 @@ cache (benchmarks/spmm.py).
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-
-_triton: Any = None
-if torch.cuda.is_available():
-    with contextlib.suppress(ImportError):
-        from hcdc.core import _triton_spmm as _triton
 
 
 class SparseMatrix:
@@ -125,9 +119,6 @@ class SparseMatrix:
         """Plain product with a ``[columns, k]`` or ``[B, columns, k]`` tensor, without autograd."""
         if dense.dim() == 3:
             return self._multiply_lanes(dense)
-        if dense.is_cuda and _triton is not None:
-            product: Tensor = _triton.spmm(self.indptr, self.indices, self.values, dense, self.shape[0])
-            return product
         return self._csr @ dense
 
     def _multiply_lanes(self, dense: Tensor) -> Tensor:

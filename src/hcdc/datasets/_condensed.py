@@ -44,8 +44,8 @@ class CondensedDataset:
             ``method``, ``settings``, ``full_recipe``, ``calibrated_recipe``, ``metric``, ``seed``,
             ``candidates`` (hashes of every candidate used in making it) and free keys. ``format_version``,
             ``kind``, ``train_size``, ``val_size``, ``val_method`` and ``library_version`` are filled in.
-        record: Evidence of how it was made (seconds, device, history); never part of the file, which does not vary
-            between equal runs, but written beside it.
+        record: Evidence of how it was made (seconds, device, history); never part of the file, which does not
+            vary between equal runs, but written beside it.
     """
 
     train: Part

@@ -1,4 +1,4 @@
-"""The one door to data: a name, a path or an object becomes a `GraphData` or a `TableData`."""
+"""The one door to data: a name, a path or an object becomes `GraphData`, `TableData` or `ImageData`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,27 @@ from hcdc.core.errors import InputError, unknown_name
 from hcdc.datasets._arxiv import arxiv
 from hcdc.datasets._embedded import embedded
 from hcdc.datasets._graph import GraphData
+from hcdc.datasets._image_readers import (
+    IMAGE_NAMES,
+    from_object,
+    is_image_npz,
+    is_images,
+    named_images,
+    read_image_folder,
+    read_image_npz,
+    takes_columns,
+)
+from hcdc.datasets._images import ImageData
 from hcdc.datasets._npz import read_npz
 from hcdc.datasets._pyg import PLACES, from_pyg, is_pyg, named, several
 from hcdc.datasets._table import TableData
 from hcdc.datasets._tabular import TABLE_SUFFIXES, from_arrays, from_frame, read_table
 
 EMBEDDED = ("citeseer-embedded", "embedded")
-NAMES = (*PLACES, "ogbn-arxiv", *EMBEDDED)
+NAMES = (*PLACES, "ogbn-arxiv", *EMBEDDED, *IMAGE_NAMES)
 ROADS = (
-    "a name (see hcdc.datasets.NAMES), a path (.npz, .csv, .parquet), a PyG Data object, a pandas "
-    "DataFrame with target=, or arrays (x, y)"
+    "a name (see hcdc.datasets.NAMES), a path (.npz, .csv, .parquet, a folder of images), a PyG Data object, "
+    "a pandas DataFrame with target=, a torch or Hugging Face Dataset of images, or arrays (x, y)"
 )
 
 
@@ -34,13 +45,16 @@ def load(
     seed: int = 0,
     split: Any = None,
     download: bool = True,
-) -> GraphData | TableData:
-    """Read data for node classification (`GraphData`) or for a table task (`TableData`).
+    image: str | None = None,
+    label: str | None = None,
+) -> GraphData | TableData | ImageData:
+    """Read data for node classification (`GraphData`), a table task (`TableData`) or images (`ImageData`).
 
     Args:
         source: A name of `NAMES`; a path to an ``.npz`` graph in the gnn-benchmark layout or to a CSV or
-            Parquet table; a PyG ``Data``; a pandas ``DataFrame``; a tuple ``(x, y)`` of arrays; or data read
-            before.
+            Parquet table; images as an ``.npz`` (``x_train, y_train, x_test, y_test``) or a folder (see
+            `read_image_folder`); a PyG ``Data``; a pandas ``DataFrame``; a tuple ``(x, y)`` of arrays, images
+            if x has four dimensions; image data sets (see `from_object`); or data read before.
         root: Folder of the named sets; by default the environment variable ``HCDC_DATA``, then
             ``~/.cache/hcdc``.
         target: Column to predict, for tables only.
@@ -48,7 +62,8 @@ def load(
         split: None takes the split that the data brings and makes a seeded one where there is none;
             ``"seeded"`` always makes one; three index arrays or masks (train, val, test) are taken as they
             are.
-        download: Let PyG download a named set that is not under ``root``.
+        download: Download a named set that is not under ``root``.
+        image, label: Columns of a Hugging Face ``Dataset`` of images.
 
     Returns:
         The data; its ``split`` says in words how the split came about.
@@ -57,13 +72,18 @@ def load(
         >>> hcdc.data("citeseer-embedded").num_classes
         6
     """
-    if isinstance(source, (GraphData, TableData)):
+    if isinstance(source, (GraphData, TableData, ImageData)):
         return source
+    if (image is not None or label is not None) and not takes_columns(source):
+        raise InputError(
+            f"image {image!r} and label {label!r} name columns of a Hugging Face Dataset, and a "
+            f"{type(source).__name__} has none; leave them out"
+        )
     if isinstance(source, (str, os.PathLike)):
         data = _from_text(os.fspath(source), root, target, seed, split, download)
         if split is not None and not isinstance(split, str):
             return data
-        text = data.name if data.name in NAMES else os.fspath(source)
+        text = data.name if _plain(os.fspath(source)) in map(_plain, NAMES) else os.fspath(source)
         origin = {"source": text, "seed": seed, "target": target, "split": split}
         return dataclasses.replace(
             data, origin={key: value for key, value in origin.items() if value is not None}
@@ -77,12 +97,14 @@ def load(
         )
     if is_pyg(source):
         return from_pyg(source, split=split, seed=seed)
+    if is_images(source):
+        return from_object(source, image=image, label=label, split=split, seed=seed)
     if isinstance(source, (list, tuple)):
         return _from_sequence(source, seed, split)
     raise InputError(f"an object of type {type(source).__name__} is not supported as data; pass {ROADS}")
 
 
-def describe(data: GraphData | TableData) -> dict[str, Any]:
+def describe(data: GraphData | TableData | ImageData) -> dict[str, Any]:
     """What a condensed file says of the data it was made from; `reopen` reads the data again from it."""
     return {
         "name": data.name,
@@ -98,7 +120,7 @@ def describe(data: GraphData | TableData) -> dict[str, Any]:
 
 def reopen(
     description: Mapping[str, Any], *, root: str | os.PathLike[str] | None = None, download: bool = True
-) -> GraphData | TableData:
+) -> GraphData | TableData | ImageData:
     """The data that `describe` described, refused if its content is no longer the same.
 
     Args:
@@ -121,12 +143,16 @@ def reopen(
     return data
 
 
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_")
+
+
 def _from_text(
     text: str, root: Any, target: str | None, seed: int, split: Any, download: bool
-) -> GraphData | TableData:
-    name = text.lower().replace("-", "_")
+) -> GraphData | TableData | ImageData:
+    name = _plain(text)
     path = Path(text)
-    names = {known.replace("-", "_") for known in NAMES}
+    names = {_plain(known) for known in NAMES}
     table, exists = text.lower().endswith(TABLE_SUFFIXES), os.path.exists(text)
     if name not in names and not path.suffix and len(path.parts) < 2 and not exists:
         if len(text.split()) > 1:
@@ -140,15 +166,19 @@ def _from_text(
         )
     if name in names:
         place = Path(root or os.environ.get("HCDC_DATA") or Path.home() / ".cache" / "hcdc")
-        if name in {known.replace("-", "_") for known in EMBEDDED}:
+        if name in map(_plain, EMBEDDED):
             return embedded(split=split, seed=seed)
         if name == "ogbn_arxiv":
             return arxiv(place, split=split, seed=seed)
+        if name in IMAGE_NAMES:
+            return named_images(name, place, download=download, split=split, seed=seed)
         return named(name, place, download=download, split=split, seed=seed)
     if path.is_dir():
-        raise InputError(f"'{text}' is a folder; pass {ROADS}")
+        return read_image_folder(path, split=split, seed=seed)
     if table:
         return read_table(path, target=target, split=split, seed=seed)
+    if path.suffix.lower() == ".npz" and is_image_npz(path):
+        return read_image_npz(path, split=split, seed=seed)
     if path.suffix.lower() == ".npz":
         return read_npz(path, split=split, seed=seed)
     raise _unreadable(text, path.suffix.lower())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hcdc.core.errors import InputError
 from hcdc.core.sparse import SparseMatrix
 
 Matrix = Tensor | SparseMatrix
@@ -57,11 +59,11 @@ class Graph:
         return Graph(x, None if self.adj is None else self.adj[index][:, index])
 
     def reach_subgraph(self, index: Tensor, most_hops: int = 6) -> Graph:
-        """The nodes ``index``, joined where they lie within r hops of each other in this graph, as dense tensors.
+        """The nodes ``index``, joined where they lie within r hops of each other here, as dense tensors.
 
-        A few nodes drawn from a large graph have hardly an edge among them, so every filter acts on them alike. r is the
-        smallest number of hops at which their mean degree reaches that of the whole graph (at most ``most_hops``), which
-        keeps what filters tell apart: who lies near whom.
+        A few nodes drawn from a large graph have hardly an edge among them, so every filter acts on them
+        alike. r is the smallest number of hops at which their mean degree reaches that of the whole graph (at
+        most ``most_hops``), which keeps what filters tell apart: who lies near whom.
         """
         chosen = self.subgraph(index)
         if not isinstance(self.adj, SparseMatrix):
@@ -86,6 +88,73 @@ class Graph:
         if isinstance(self.adj, SparseMatrix):
             return Graph(x, self.adj.submatrix(index))
         return Graph(x, None if self.adj is None else self.adj[index][:, index])
+
+    def sample_neighbours(
+        self, index: Tensor, fanouts: Sequence[int], rng: np.random.Generator
+    ) -> tuple[Graph, Tensor]:
+        """A smaller graph around the nodes ``index``: hop by hop, some neighbours of each node reached.
+
+        At hop k every node first reached at hop k - 1 (``index`` at hop 0) keeps ``fanouts[k - 1]`` of its
+        neighbours, drawn without repeats and with equal chances, or all where it has no more. The sampled
+        graph has the nodes reached and the edges drawn, in both directions and with their weights. Time and
+        memory are linear in the nodes and in what is drawn, whatever the number of edges.
+
+        Args:
+            index: Nodes to start from ``[m]``.
+            fanouts: Neighbours kept at each hop, at least 1 each.
+            rng: Where the draws come from.
+
+        Returns:
+            The sampled graph, sparse, its nodes in the order they have here, and the positions ``[m]`` of
+            ``index`` in it.
+        """
+        from scipy import sparse
+
+        if not fanouts or min(fanouts) < 1:
+            raise InputError(
+                f"fanouts {list(fanouts)}: one number of at least 1 a hop is needed, e.g. [10, 5]"
+            )
+        start = index.cpu().numpy()
+        reached = np.zeros(self.num_nodes, bool)
+        reached[start] = True
+        frontier = np.flatnonzero(reached)
+        indptr, indices, values = self._csr_arrays()
+        rows, places = [], []
+        for fanout in fanouts:
+            row, place = _draw_entries(indptr, frontier, fanout, rng)
+            rows.append(row)
+            places.append(place)
+            found = np.zeros_like(reached)
+            found[indices[place]] = True
+            frontier = np.flatnonzero(found & ~reached)
+            reached[frontier] = True
+        nodes = np.flatnonzero(reached)
+        number = np.cumsum(reached) - 1
+        row, place = np.concatenate(rows), np.concatenate(places)
+        drawn = sparse.csr_matrix(
+            (values[place], (number[row], number[indices[place]])), (len(nodes), len(nodes))
+        )
+        dtype = self.x.dtype if self.adj is None else self.adj.dtype
+        adj = SparseMatrix.from_scipy(drawn.maximum(drawn.T), dtype, symmetric=True).to(self.device)
+        keep = torch.from_numpy(nodes).to(self.device)
+        x = self.x.rows(keep) if isinstance(self.x, SparseMatrix) else self.x[keep]
+        return Graph(x, adj), torch.from_numpy(number[start]).to(self.device)
+
+    def _csr_arrays(self) -> tuple[Any, Any, Any]:
+        """``(indptr, indices, values)`` of the adjacency as numpy arrays."""
+        from scipy import sparse
+
+        if isinstance(self.adj, SparseMatrix):
+            parts = (self.adj.indptr, self.adj.indices, self.adj.values)
+            indptr, indices, values = (part.detach().cpu().numpy() for part in parts)
+            return indptr, indices, values
+        shape = (self.num_nodes, self.num_nodes)
+        dense = (
+            sparse.csr_matrix(shape)
+            if self.adj is None
+            else sparse.csr_matrix(self.adj.detach().cpu().numpy())
+        )
+        return dense.indptr, dense.indices, dense.data
 
     def propagation(self) -> Matrix | None:
         """P = D^-1/2 (A + I) D^-1/2, the GCN-normalised adjacency; None stands for the identity."""
@@ -143,6 +212,27 @@ class Graph:
             rows = torch.repeat_interleave(torch.arange(self.num_nodes, device=self.device), counts)
             self._cache["edges"] = (torch.stack([self.adj.indices, rows]), self.adj.values)
         return self._cache["edges"]  # type: ignore[no-any-return]
+
+
+def _draw_entries(indptr: Any, rows: Any, count: int, rng: np.random.Generator) -> tuple[Any, Any]:
+    """At most ``count`` stored entries of each of ``rows``, without repeats, as (row, place in the arrays).
+
+    Rows with more entries are drawn by Floyd's algorithm, all at once: for j = size - count .. size - 1 take
+    a number up to j, or j itself where that number is taken already; every subset is equally likely.
+    """
+    sizes = indptr[rows + 1] - indptr[rows]
+    few, many = rows[sizes <= count], rows[sizes > count]
+    size = sizes[sizes <= count]
+    within = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+    whole = np.repeat(indptr[few], size) + within
+    chosen = np.full((len(many), count), -1, np.int64)
+    first = indptr[many + 1] - indptr[many] - count
+    for k in range(count):
+        drawn = rng.integers(0, first + k + 1)
+        taken = (chosen[:, :k] == drawn[:, None]).any(1)
+        chosen[:, k] = np.where(taken, first + k, drawn)
+    places = (indptr[many][:, None] + chosen).ravel()
+    return np.concatenate([np.repeat(few, size), np.repeat(many, count)]), np.concatenate([whole, places])
 
 
 def normalise_dense(adj: Tensor, loops: bool = True) -> Tensor:

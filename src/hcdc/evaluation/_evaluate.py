@@ -32,9 +32,10 @@ TOP_K = 10
 class Evaluation:
     """What `evaluate` found; ``values`` is the JSON document.
 
-    The document has rank agreement of the copy (``spearman``, ``kendall``, ``interval``, ...), what its pick is worth
-    (``regret``, ``selected_test_accuracy`` beside ``best_test_accuracy``), what it cost (``condense_seconds``,
-    ``proxy_seconds``, ``full_seconds``, ``break_even_trials``), the scores themselves, and one entry a rival.
+    The document has rank agreement of the copy (``spearman``, ``kendall``, ``interval``, ...), what its pick
+    is worth (``regret``, ``selected_test_accuracy`` beside ``best_test_accuracy``; scores of a regression are
+    minus the squared error), what it cost (``condense_seconds``, ``proxy_seconds``, ``full_seconds``,
+    ``break_even_trials``), the scores themselves, and one entry a rival.
     """
 
     values: dict[str, Any]
@@ -48,11 +49,25 @@ class Evaluation:
 
 
 def reopen_task(small: CondensedDataset, **options: Any) -> Task:
-    """The task on the original data that a condensed set was made from, read again from where the file says it lies."""
+    """The task on the original data of a condensed set, read again from where its description says."""
     data = reopen(small.meta["data"], **options)
     spec = {key: value for key, value in small.meta["task"].items() if key != "name"}
     task: Task = GraphTask(data, **spec) if data.kind == "graph" else TableTask(data, **spec)  # type: ignore[arg-type]
     return task
+
+
+def _check_task(task: Task, small: CondensedDataset) -> None:
+    """Refuse a task that is not the one the copy was made for."""
+    spec, data = getattr(task, "spec", None), getattr(task, "data", None)
+    if spec is not None and jsonable(spec()) != small.meta["task"]:
+        raise InputError(
+            f"task {jsonable(spec())}: the copy was made for {small.meta['task']}; pass that one"
+        )
+    if data is not None and data.fingerprint() != small.meta["data"].get("fingerprint"):
+        raise InputError(
+            f"task: its data '{data.name}' has fingerprint {data.fingerprint()}, and the copy was made from "
+            f"data with {small.meta['data'].get('fingerprint')}; pass the original data"
+        )
 
 
 def judges(small: CondensedDataset, space: Space, candidates: int, seed: int) -> tuple[list[Config], int]:
@@ -102,7 +117,8 @@ def evaluate(
 
     Args:
         small: The condensed set.
-        candidates: How many configurations to judge with (finite spaces: at most, from the half not used in condensing).
+        candidates: How many configurations to judge with (finite spaces: at most, from the half not used in
+            condensing).
         seed: Of the candidates (role ``"judge"``).
         task: The task on the original data; read again from where ``small.meta`` says it lies where None.
         device: Where to train.
@@ -111,14 +127,24 @@ def evaluate(
         condense_seconds: What making the copy cost; from ``small.record`` where None.
     """
     if candidates < 2:
-        raise InputError(f"candidates {candidates}: at least 2 are needed to speak of a ranking; 80 is the default")
-    task = (reopen_task(small) if task is None else task).to(device)
+        raise InputError(
+            f"candidates {candidates}: at least 2 are needed to speak of a ranking; 80 is the default"
+        )
+    if task is None:
+        task = reopen_task(small)
+    else:
+        _check_task(task, small)
+    task = task.to(device)
     small = small.to(device)
     space = from_spec(small.meta["space"])
-    full, recipe = Recipe.from_dict(small.meta["full_recipe"]), Recipe.from_dict(small.meta["calibrated_recipe"])
+    full = Recipe.from_dict(small.meta["full_recipe"])
+    recipe = Recipe.from_dict(small.meta["calibrated_recipe"])
     configs, dropped = judges(small, space, candidates, seed)
     if len(configs) < 2:
-        raise InputError(f"{dropped} of {dropped + len(configs)} candidates were used to make this copy; raise --candidates")
+        raise InputError(
+            f"candidates {candidates}: {dropped} of {dropped + len(configs)} were used to make this copy, "
+            "which leaves no ranking to judge; ask for more"
+        )
     progress = progress or Progress()
     progress.count = max(progress.count, 2)
     known = truth(
@@ -191,7 +217,12 @@ class _Judge:
     """Trains the judging candidates on the copy and for the rivals."""
 
     def __init__(
-        self, task: Task, space: Space, configs: list[Config], small: CondensedDataset, device: torch.device | str
+        self,
+        task: Task,
+        space: Space,
+        configs: list[Config],
+        small: CondensedDataset,
+        device: torch.device | str,
     ):
         self.task, self.space, self.configs, self.small, self.device = task, space, configs, small, device
         self.metric = "accuracy" if getattr(task, "num_classes", None) is not None else "loss"
@@ -208,14 +239,14 @@ class _Judge:
     def on_full(self, recipe: Recipe) -> tuple[list[float], float]:
         """Scores on T_val of candidates trained on T_train by a shorter recipe, and the seconds it took."""
         begun = time.perf_counter()
-        parts = {"val": self.task.val}
+        task, parts = self.task, {"val": self.task.val}
         results = run_candidates(
-            self.task, self.space, self.configs, self.task.train, parts, recipe, 0, "early-stopping", self.device
+            task, self.space, self.configs, task.train, parts, recipe, 0, "early-stopping", self.device
         )
         return proxy_scores(results, self.metric, "val"), time.perf_counter() - begun
 
     def rival_sets(self) -> dict[str, Any]:
-        """Other validation sets for the same S_train: random real examples as many as S_val has, and all of T_val."""
+        """Other validation sets for the same S_train: as many random real examples, and all of T_val."""
         seed = int(self.small.meta["seed"])
         sets = {"random": self.task.sample("val", self.val_size, seed), "real": self.task.val}
         if isinstance(self.task, GraphTask):
@@ -229,11 +260,11 @@ class _Judge:
         """Every rival's name, scores and cost."""
         count, found = len(self.configs), []
 
-        def add(name: str, description: str, scores: Sequence[float], seconds: float, extra: float = 0.0) -> None:
+        def add(name: str, words: str, scores: Sequence[float], seconds: float, extra: float = 0.0) -> None:
             found.append(
                 {
                     "name": name,
-                    "description": description,
+                    "description": words,
                     "proxy": list(scores),
                     "seconds_per_candidate": seconds / count,
                     "extra_seconds": extra,
@@ -249,26 +280,31 @@ class _Judge:
         if self.metric == "accuracy":
             same_train("random-val-loss", "random", "loss", f"{size} random validation examples")
         if isinstance(self.task, GraphTask):
-            same_train("random-reach-val-loss", "reach", "loss", f"{size} random validation nodes joined by reach")
+            words = f"{size} random validation nodes joined by reach"
+            same_train("random-reach-val-loss", "reach", "loss", words)
         same_train("real-val", "real", self.metric, "the whole real validation set")
         phase.step(2)
         share = len(self.small.train) / len(self.task.train)
         visits = max(1, round(full.steps * share))
         add(
-            "early-stopping", f"full data, one seed, {visits} of {full.steps} steps: as many example visits as on the copy",
+            "early-stopping",
+            f"full data, one seed, {visits} of {full.steps} steps: as many example visits as on the copy",
             *self.on_full(dataclasses.replace(full, steps=visits, seeds=1)),
-        )  # fmt: skip
+        )
         if budget is not None and full_seconds > 0:
             steps = min(full.steps, max(1, math.floor(full.steps * full.seeds * budget / full_seconds)))
+            cost = "the seconds of condensing and searching"
             add(
-                "equal-cost", f"full data, one seed, {steps} of {full.steps} steps: the seconds of condensing and searching",
+                "equal-cost",
+                f"full data, one seed, {steps} of {full.steps} steps: {cost}",
                 *self.on_full(dataclasses.replace(full, steps=steps, seeds=1)),
-            )  # fmt: skip
+            )
         phase.step(3)
         features, classes = self._width()
         counts = [self.space.parameter_count(config, features, classes) for config in self.configs]
         if all(c is not None for c in counts):
-            add("parameter-count", "number of parameters, no training", [float(c) for c in counts if c is not None], 0.0)
+            sizes = [float(c) for c in counts if c is not None]
+            add("parameter-count", "number of parameters, no training", sizes, 0.0)
         probes = self.small.meta.get("probes") or {}
         if len(probes.get("lam") or []) >= 5:
             lam, value = np.asarray(probes["lam"], np.float64), np.asarray(probes["score"], np.float64)
@@ -276,9 +312,11 @@ class _Judge:
             begun = time.perf_counter()
             predicted = ridge_predictions(lam, value, fresh)
             add(
-                "ridge-probes", f"kernel ridge on the {len(lam)} full trainings that condensing made, no copy at all",
-                predicted.tolist(), time.perf_counter() - begun,
-            )  # fmt: skip
+                "ridge-probes",
+                f"kernel ridge on the {len(lam)} full trainings that condensing made, no copy at all",
+                predicted.tolist(),
+                time.perf_counter() - begun,
+            )
         phase.step(4)
         return found
 

@@ -1,4 +1,4 @@
-"""The rival that needs no condensed data: a regression from lambda to full-data results, fitted to the same trainings."""
+"""The rival without condensed data: a regression from lambda to the results of the same full trainings."""
 
 from __future__ import annotations
 

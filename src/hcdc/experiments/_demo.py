@@ -28,7 +28,7 @@ CANDIDATES = 24
 WIDTH = 16
 """Hidden units of the networks; the protocol of the records has 64."""
 PHASES = 8
-"""Steps that progress counts: three for random and HCDC each, two for GCond."""
+"""Steps that progress counts: three for random (with the full data) and for HCDC, two for GCond."""
 TITLE = "hcdc demo: three small copies of Citeseer (shortened)"
 
 
@@ -97,7 +97,6 @@ def run_demo(
             task=task,
             device=device,
             cache=folder / "full-data-results",
-            rivals=method == "hcdc",
             progress=progress,
         ).as_dict()
         write_atomic(

@@ -1,9 +1,10 @@
 """Protocol ``filters-80``: rank 80 fresh graph filters on condensed copies of a graph.
 
-Powers of P, k = 0..3, lambda uniform in [-1, 1]^4, 2 layers, width 64, 200 Adam steps, lr .01, wd 5e-4; truth is the mean
-last-step validation accuracy of 3 seeds. Settings were tuned on seeds 0-4; records use seeds 100-104.
+Powers of P, k = 0..3, lambda uniform in [-1, 1]^4, 2 layers, width 64, 200 Adam steps, lr .01, wd 5e-4; truth
+is the mean last-step validation accuracy of 3 seeds. Settings were tuned on seeds 0-4; records use seeds
+100-104.
 
-    python -m hcdc.experiments.filters80 --dataset cora --sizes 35,70,140 --seeds 100,101 --methods hcdc,random --out FILE
+    python -m hcdc.experiments.filters80 --dataset cora --sizes 35,70 --seeds 100 --methods hcdc --out FILE
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def run(
     """Condense and judge; one record a (size, seed, method) is appended to ``out``, whatever it shows.
 
     Args:
-        copies: A folder with condensed files made earlier, ``DATASET-METHOD-SIZE-SEED.hcdc``; used where present, and
-            where new ones are kept.
+        copies: A folder with condensed files made earlier, ``DATASET-METHOD-SIZE-SEED.hcdc``; used where
+            present, and where new ones are kept.
         options: Overrides of HCDC's settings (for trials of the protocol, never for its records).
     """
     for name in methods:
@@ -106,7 +107,7 @@ def _copy(
 
 
 def _short(found: dict[str, Any]) -> dict[str, Any]:
-    """The record without what the seed gives again (configurations), rivals without their scores, numbers rounded."""
+    """The record without what the seed gives again, rivals without their scores, numbers rounded."""
     kept = {key: value for key, value in found.items() if key not in ("configs", "note")}
     kept["rivals"] = [{k: v for k, v in rival.items() if k != "proxy"} for rival in found["rivals"]]
     result: dict[str, Any] = _rounded(kept)

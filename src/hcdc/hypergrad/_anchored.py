@@ -1,8 +1,9 @@
 """Alignment with anchors: hypergradients agree in direction, and values agree in order, at the same points.
 
-Taking the original hypergradient at a point costs a training on the original data, which also gives the value L_T there.
-The anchored objective uses both: D(g_T, g_S) + weight * (1 - corr(rank(L_T), L_S)). Aligned directions fix the shape of L_S
-along each trajectory; the anchors fix how far apart the trajectories lie, which the cosine alone cannot see.
+Taking the original hypergradient at a point costs a training on the original data, which also gives the value
+L_T there. The anchored objective uses both: D(g_T, g_S) + weight * (1 - corr(rank(L_T), L_S)). Aligned
+directions fix the shape of L_S along each trajectory; the anchors fix how far apart the trajectories lie,
+which the cosine alone cannot see.
 """
 
 from __future__ import annotations
@@ -49,7 +50,12 @@ def anchored_loss(g_T: Tensor, v_T: Tensor, g_S: Tensor, v_S: Tensor, distance: 
 def values_and_hypergradients(
     task: Task, params: Params, lam: Tensor, response: Params, val: Any
 ) -> tuple[Tensor, Tensor]:
-    """L^val ``[B]`` and d L^val(theta*(lambda), lambda) / d lambda ``[B, H]`` where the response J is at hand."""
+    """L^val ``[B]`` and its hypergradient ``[B, H]`` at every lambda, where the response J is at hand.
+
+    Args:
+        params, lam, response: theta ``[B, ...]``, lambda ``[B, H]`` and J ``[B, H, ...]``.
+        val: The validation set.
+    """
 
     def one(p: Params, l: Tensor, j: Params) -> tuple[Tensor, Tensor]:
         (of_params, direct), value = grad_and_value(task.val_loss, argnums=(0, 1))(p, l, val)
@@ -71,21 +77,28 @@ def anchored_gradient(
     s_val: Any,
     distance: str = "cosine",
     weight: float = 0.0,
+    index: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The anchored loss and its gradient in S_val: one gradient pass, one slope pass, one backward; no solve.
 
-    With u = dD/dg_S and c = dD/dv_S, the gradient in S_val is that of sum_b slope_b + c_b * value_b, where slope_b is the
-    derivative of L^val(S_val) along (J u, u) in (theta, lambda).
+    With u = dD/dg_S and c = dD/dv_S, the gradient in S_val is that of sum_b slope_b + c_b * value_b, where
+    slope_b is the derivative of L^val(S_val) along (J u, u) in (theta, lambda).
 
     Args:
         params, lam, response: theta^S ``[B, ...]``, lambda ``[B, H]`` and J ``[B, H, ...]``.
         g_T, v_T: Original hypergradients ``[B, H]`` and values ``[B]``.
         s_val: The synthetic validation set.
+        distance, weight: See `anchored_loss`.
+        index: The examples of S_val in the loss ``[m]`` (a mini-batch, see `Task.subset`); None is all.
 
     Returns:
         The loss and ``{name: gradient}`` with the names of ``task.tensors(s_val)``.
     """
-    v_S, g_S = values_and_hypergradients(task, params, lam, response, s_val)
+
+    def batch(data: Any) -> Any:
+        return data if index is None else task.subset(data, index)
+
+    v_S, g_S = values_and_hypergradients(task, params, lam, response, batch(s_val))
 
     def objective(g: Tensor, v: Tensor) -> Tensor:
         return anchored_loss(g_T, v_T, g, v, distance, weight)
@@ -94,10 +107,12 @@ def anchored_gradient(
     moved: Params = vmap(combine)(u, response)
 
     def total(tensors: dict[str, Tensor]) -> Tensor:
-        data = task.replace(s_val, tensors)
+        data = batch(task.replace(s_val, tensors))
 
         def one(p: Params, l: Tensor, d: Params, w: Tensor, weight_of_value: Tensor) -> Tensor:
-            value, slope = jvp(lambda q, at: task.val_loss(q, at, data), (p, l), (d, w))
+            found = jvp(lambda q, at: task.val_loss(q, at, data), (p, l), (d, w))
+            value: Tensor = found[0]
+            slope: Tensor = found[1]
             return slope + weight_of_value * value
 
         result: Tensor = vmap(one)(params, lam, moved, u, c).sum()

@@ -83,10 +83,10 @@ def _page(evaluations: Sequence[Evaluation], title: str) -> str:
     parts = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="lead">Data: {escape(datasets)}. Copies judged: {escape(", ".join(names))}.</p>',
-        "".join(
-            f'<p class="warn">{escape(text)}: these are not the figures of the whole method.</p>'
-            for text in short
-        ),
+        f"<p class=\"warn\">Shortened runs (preset 'demo'): {escape(', '.join(short))}. "
+        "These are not the figures of the whole methods.</p>"
+        if short
+        else "",
         "<h2>What was found</h2>",
         "".join(_found(name, texts) for name, texts in findings(evaluations)),
         "<h2>All figures</h2>",

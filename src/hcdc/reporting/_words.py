@@ -55,7 +55,9 @@ def _rival(evaluation: Evaluation, kind: str) -> Mapping[str, Any] | None:
     found: list[Mapping[str, Any]] = [
         rival
         for rival in evaluation["rivals"]
-        if VALIDATION in rival["name"] and rival["name"].startswith(kind) and rival.get("spearman") is not None
+        if VALIDATION in rival["name"]
+        and rival["name"].startswith(kind)
+        and rival.get("spearman") is not None
     ]
     return max(found, key=lambda rival: float(rival["spearman"]), default=None)
 
@@ -87,7 +89,11 @@ def validation_choice(evaluation: Evaluation) -> str:
     sentences = []
     if real := _rival(evaluation, "real"):
         value = real["spearman"]
-        if value > own:
+        if round(value, 2) == round(own, 2):
+            sentences.append(
+                f"the {kind} validation set ranked as well as the real one: Spearman {number(own)}"
+            )
+        elif value > own:
             text = _gain_text(evaluation, real.get("proxy"), evaluation["proxy"])
             sentences.append(
                 f"the real validation set ranked better than the {kind} one: Spearman {number(value)} "
@@ -175,7 +181,7 @@ def _better_rivals(e: Evaluation) -> str:
     """Rivals beside the validation choice that rank better than the copy, to two digits."""
     own = e["spearman"]
     better = [
-        f"{rival['name']} {number(rival['spearman'])} at {seconds(rival.get('seconds_per_candidate'))} s a trial"
+        f"{rival['name']} {number(rival['spearman'])} ({seconds(rival.get('seconds_per_candidate'))} s each)"
         for rival in e["rivals"]
         if own is not None
         and rival.get("spearman") is not None

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hcdc.core.errors import InputError
 from hcdc.spaces._base import Config, Params, Space
 
 
@@ -93,6 +94,13 @@ class Task(ABC):
     @abstractmethod
     def replace(self, data: Any, tensors: dict[str, Tensor]) -> Any:
         """The synthetic set with those tensors replaced."""
+
+    def subset(self, data: Any, index: Tensor) -> Any:
+        """The labelled examples ``index`` ``[b]`` of ``data``, for mini-batches of a synthetic set.
+
+        Differentiable in the tensors of ``data``. A task without it has no mini-batches.
+        """
+        raise InputError(f"this {self.kind} task has no mini-batches of S_val; leave 'val_batch' at 0")
 
     # --- binding to a space ---------------------------------------------------------------------------------
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.labels import allocate_labels
-from hcdc.core.seeds import stream
+from hcdc.core.seeds import numpy_stream, stream
 from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets._graph import Graph, GraphData, Nodes
 from hcdc.spaces._base import Config, Network, Params, Space
@@ -48,8 +50,10 @@ class GraphTask(Task):
             ``"inductive"``: training sees the subgraph of the training nodes only, validation and test nodes
             are judged in the subgraphs of their own, as GCond does.
         weight_decay: Coefficient of ``w/2 ||theta||^2``.
-        structure: Edges of sampled small sets: ``"induced"`` subgraph, or ``"reach"``, see `Graph.reach_subgraph`.
-        learn_adjacency: The adjacency of a synthetic validation graph is learned beside its features.
+        structure: Edges of sampled small sets: ``"induced"`` subgraph, or ``"reach"``, see
+            `Graph.reach_subgraph`.
+        learn_adjacency: The weights of the edges that a synthetic validation graph begins with are learned
+            beside its features; a weight that reaches 0 stays there.
         smooth: The validation loss is minus the soft accuracy, see `soft_accuracy`; set by `target`.
         net: The network, set by `bind`.
     """
@@ -152,14 +156,41 @@ class GraphTask(Task):
         picked = torch.cat(chosen).to(nodes.y.device)
         index = nodes.positions()[picked]
         reach = self.structure == "reach"
-        return Nodes(nodes.graph.reach_subgraph(index) if reach else nodes.graph.subgraph(index), nodes.y[picked])
+        graph = nodes.graph.reach_subgraph(index) if reach else nodes.graph.subgraph(index)
+        return Nodes(graph, nodes.y[picked])
+
+    def sampled(self, part: str, nodes: int, fanouts: Sequence[int], seed: int) -> Nodes:
+        """Some labelled nodes of ``part`` in a sampled neighbourhood, where the graph itself does not fit.
+
+        Args:
+            part: ``"train"``, ``"val"`` or ``"test"``.
+            nodes: Labelled nodes, drawn at random; 0 or more than there are: all.
+            fanouts: Neighbours kept at each hop, see `Graph.sample_neighbours`; none is the whole graph.
+            seed: Decides the draws (role ``"neighbours"``).
+        """
+        whole = self.part(part)
+        rng = numpy_stream(seed, "neighbours", part)
+        y, index = whole.y, whole.positions()
+        if 0 < nodes < len(whole):
+            picked = torch.from_numpy(np.sort(rng.choice(len(whole), nodes, replace=False))).to(y.device)
+            y, index = y[picked], index[picked]
+        if not fanouts:
+            return Nodes(whole.graph, y, index)
+        graph, places = whole.graph.sample_neighbours(index, fanouts, rng)
+        return Nodes(graph, y, places)
+
+    def subset(self, data: Nodes, index: Tensor) -> Nodes:
+        """The labelled nodes ``index`` ``[b]`` in the same graph: models see all of it, the loss these."""
+        weight = None if data.weight is None else data.weight[index]
+        return Nodes(data.graph, data.y[index], data.positions()[index], weight)
 
     def tensors(self, data: Nodes) -> dict[str, Tensor]:
-        """Features; with ``learn_adjacency`` also what `replace` makes a symmetric non-negative adjacency of."""
+        """Features; with ``learn_adjacency`` also what `replace` makes a symmetric adjacency >= 0 of."""
         assert isinstance(data.graph.x, Tensor), "a synthetic graph has dense features"
         if not self.learn_adjacency:
             return {"x": data.graph.x}
-        empty = torch.zeros(len(data), len(data), dtype=data.graph.x.dtype, device=data.graph.device)
+        n = data.graph.num_nodes
+        empty = torch.zeros(n, n, dtype=data.graph.x.dtype, device=data.graph.device)
         assert not isinstance(data.graph.adj, SparseMatrix), "a synthetic graph has a dense adjacency"
         return {"x": data.graph.x, "adj": empty if data.graph.adj is None else data.graph.adj}
 

@@ -226,6 +226,10 @@ class TableTask(Task):
             raise unknown_name("tensor of a synthetic table", min(unknown), ("x", "weight"))
         return dataclasses.replace(data, **tensors)
 
+    def subset(self, data: Rows, index: Tensor) -> Rows:
+        """The rows ``index`` ``[b]``."""
+        return Rows(data.x[index], data.y[index], None if data.weight is None else data.weight[index])
+
     def to(self, device: torch.device | str) -> TableTask:
         return TableTask(self.data.to(device), self.model, self.width, self.weight_decay, self.penalty_kind)
 

@@ -1,6 +1,19 @@
 """Training one candidate or many, and full-data results with their cache."""
 
+from hcdc.training._gcn import GCNRecipe, gcn_accuracy, train_gcn
 from hcdc.training._many import Scores, init_many, score_many, train_many
 from hcdc.training._truth import Result, cache_folder, run_candidates, truth
 
-__all__ = ["Result", "Scores", "cache_folder", "init_many", "run_candidates", "score_many", "train_many", "truth"]
+__all__ = [
+    "GCNRecipe",
+    "Result",
+    "Scores",
+    "cache_folder",
+    "gcn_accuracy",
+    "init_many",
+    "run_candidates",
+    "score_many",
+    "train_gcn",
+    "train_many",
+    "truth",
+]

@@ -24,10 +24,10 @@ from hcdc.training._many import init_many, lanes_that_fit, score_many, train_man
 
 @dataclass(frozen=True)
 class Result:
-    """What one candidate reached, averaged over the recipe's seeds; ``values`` maps ``"PART.loss"`` / ``"PART.score"``.
+    """What one candidate reached, averaged over the recipe's seeds.
 
     Attributes:
-        values: Figures by name.
+        values: Figures by name, ``"PART.loss"`` and ``"PART.score"``.
         seconds: Seconds spent on this candidate in all (its share of the batch it was trained in).
         part_seconds: Of these, the seconds of scoring each part.
     """
@@ -55,8 +55,9 @@ def run_candidates(
 ) -> list[Result]:
     """Train every candidate on ``train`` and score it on ``parts``.
 
-    Initialisations are keyed by (seed, role, configuration, repeat), so a result does not depend on which candidates share
-    a batch. Spaces whose candidates share a parameter shape train in batches, others one by one.
+    Initialisations are keyed by (seed, role, configuration, repeat), so a result does not depend on which
+    candidates share a batch. Spaces whose candidates share a parameter shape train in batches, others one by
+    one.
 
     Args:
         task: An unbound or bound task; it is bound to the space here.
@@ -107,7 +108,7 @@ def truth(
     cache: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> list[Result]:
-    """Full-data results of ``configs``: validation and test figures by the full recipe; known ones come from the cache.
+    """Full-data results of ``configs``: validation and test figures by the full recipe, cached on disk.
 
     A result holds wherever it was made, its seconds do not: results from another device have NaN seconds.
 

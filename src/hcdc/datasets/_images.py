@@ -1,0 +1,362 @@
+"""Images with classes: what readers return, condensers make and losses receive."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from hcdc.core.errors import InputError
+from hcdc.core.seeds import numpy_stream
+from hcdc.datasets._split import PART_NAMES, chosen
+
+log = logging.getLogger("hcdc")
+
+LONGEST_SIDE = 64
+TEST_SHARE = 0.2
+VALIDATION_SHARE = 0.1
+CHUNK = 2048
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Labelled images: one of T_train, T_val, S_train, S_val.
+
+    Attributes:
+        x: Pixels ``[m, c, h, w]``: uint8 (0 .. 255) or floating point.
+        y: Class numbers ``[m]`` (int64).
+        weight: Non-negative weight of each image in the loss; None means equal weights.
+    """
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor | None = None
+
+    def __len__(self) -> int:
+        return int(self.y.shape[0])
+
+    def to(self, device: torch.device | str) -> Images:
+        return Images(
+            self.x.to(device), self.y.to(device), None if self.weight is None else self.weight.to(device)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ImageData:
+    """A set of images with a split.
+
+    Attributes:
+        name, source: As in `GraphData`.
+        train, val, test: The images of the split, all of one shape and type.
+        num_classes: Number of classes; labels are 0 .. num_classes - 1.
+        mean, std: Of each channel over the training images ``[c]``, in units of 1 = 255 for uint8 images and
+            in the images' own units for floating point; a constant channel has std 1.
+        class_names: One name a class.
+        split: How the split came about, and whether the images were made smaller, in words.
+        origin: Arguments with which `hcdc.data` reads it again; empty for data handed over in memory.
+    """
+
+    name: str
+    source: str
+    train: Images
+    val: Images
+    test: Images
+    num_classes: int
+    mean: Tensor
+    std: Tensor
+    class_names: tuple[str, ...] = ()
+    split: str = ""
+    origin: dict[str, Any] = field(default_factory=dict)
+
+    kind = "image"
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of an image."""
+        channels, height, width = self.train.x.shape[1:]
+        return channels, height, width
+
+    def to(self, device: torch.device | str) -> ImageData:
+        return dataclasses.replace(
+            self,
+            train=self.train.to(device),
+            val=self.val.to(device),
+            test=self.test.to(device),
+            mean=self.mean.to(device),
+            std=self.std.to(device),
+        )
+
+    def normalised(self, x: Tensor) -> Tensor:
+        """Images ``[m, c, h, w]`` as networks see them; see the function `normalised`."""
+        return normalised(x, self.mean, self.std)
+
+    def fingerprint(self) -> str:
+        """A hash of all images, labels and the split."""
+        digest = hashlib.sha256()
+        for images in (self.train, self.val, self.test):
+            for tensor in (images.x, images.y):
+                digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
+                for chunk in torch.split(tensor.detach(), CHUNK):
+                    digest.update(np.ascontiguousarray(chunk.cpu().numpy()).data)
+        return digest.hexdigest()[:32]
+
+
+def normalised(x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """(x - mean) / std channel by channel, where uint8 pixels are divided by 255 first.
+
+    Args:
+        x: Pixels ``[m, c, h, w]``, uint8 or floating point, on the device of ``mean`` and ``std``.
+        mean, std: Per channel ``[c]``.
+    """
+    values = x.to(mean.dtype) / 255 if x.dtype == torch.uint8 else x
+    shape = (-1, 1, 1)
+    return (values - mean.to(values.dtype).view(shape)) / std.to(values.dtype).view(shape)
+
+
+def channel_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each channel of ``x [m, c, h, w]`` as `ImageData` has them."""
+    count = x.shape[0] * x.shape[2] * x.shape[3]
+    total = torch.zeros(x.shape[1], dtype=torch.float64)
+    for chunk in torch.split(x, CHUNK):
+        total += chunk.sum((0, 2, 3), dtype=torch.float64)
+    mean = total / count
+    squares = torch.zeros_like(mean)
+    for chunk in torch.split(x, CHUNK):
+        squares += (chunk.double() - mean.view(-1, 1, 1)).square_().sum((0, 2, 3))
+    std = (squares / count).sqrt()
+    unit = 255.0 if x.dtype == torch.uint8 else 1.0
+    std = torch.where(std > 1e-6 * mean.abs(), std / unit, 1.0)
+    return (mean / unit).float(), std.float()
+
+
+def smaller(x: Tensor) -> Tensor:
+    """Images ``[m, c, h, w]`` whose longer side is at most 64 pixels, by averaging over areas."""
+    height, width = x.shape[2:]
+    longest = max(height, width)
+    if longest <= LONGEST_SIDE:
+        return x
+    size = [max(1, round(side * LONGEST_SIDE / longest)) for side in (height, width)]
+    chunks = []
+    for chunk in torch.split(x, 64):
+        small = functional.interpolate(chunk.float(), size, mode="area")
+        chunks.append(small.round_().to(x.dtype) if x.dtype == torch.uint8 else small.to(x.dtype))
+    return torch.cat(chunks)
+
+
+def image_data(
+    name: str,
+    source: str,
+    parts: Mapping[str, tuple[Tensor, Array]],
+    *,
+    num_classes: int | None = None,
+    class_names: tuple[str, ...] = (),
+    shuffled_share: float | None = None,
+    original: tuple[int, int] | None = None,
+    split: Any = None,
+    seed: int = 0,
+) -> ImageData:
+    """Check images and labels, split them and measure the channels.
+
+    Where there is no test part, 20 % of the images of each class are drawn for it; where there is no
+    validation part, 10 % of the remaining training images of each class; at least one of each class.
+
+    Args:
+        name, source: As in `ImageData`.
+        parts: ``"train"`` and possibly ``"val"`` and ``"test"``: pixels ``[m, c, h, w]`` and labels ``[m]``.
+        num_classes: Number of classes where it is known; else the largest label plus 1.
+        class_names: One name a class; the numbers by default.
+        shuffled_share: Take validation as this share at the end of a seeded shuffle of all training images,
+            not class by class.
+        original: Height and width before a reader made the images smaller.
+        split: None, or ``"seeded"`` to draw validation anew from training and validation images, or three
+            index arrays into the images in the order training, validation, test.
+        seed: Seed of what is drawn.
+    """
+    labels = {part: _labels(y, len(x), f"{name}, {part}") for part, (x, y) in parts.items()}
+    pixels = {part: _pixels(x, f"{name}, {part}") for part, (x, _) in parts.items()}
+    first = pixels["train"]
+    for part, x in pixels.items():
+        if x.shape[1:] != first.shape[1:] or x.dtype != first.dtype:
+            raise InputError(
+                f"{name}: images of mixed shapes: those of train are {_form(first)}, those of {part} are "
+                f"{_form(x)}; bring all to one shape and type"
+            )
+    count = _classes(np.concatenate(list(labels.values())), num_classes, name)
+    if class_names and len(class_names) != count:
+        raise InputError(f"{name}: there are {len(class_names)} class names for {count} classes")
+    height, width = first.shape[2:]
+    pixels = {part: smaller(x) for part, x in pixels.items()}
+    divided, words = _divide(pixels, labels, shuffled_share, split, seed, name)
+    train, val, test = divided
+    missing = np.setdiff1d(np.arange(count), train.y.numpy())
+    if len(missing):
+        called = f"{missing[0]} ('{class_names[missing[0]]}')" if class_names else f"{missing[0]}"
+        raise InputError(f"{name}: class {called} has no training image; every class needs at least one")
+    before = original or (height, width)
+    after = (train.x.shape[2], train.x.shape[3])
+    if before != after:
+        shapes = " to ".join(f"{height} x {width}" for height, width in (before, after))
+        words += f"; images resized from {shapes} pixels (averages over areas)"
+    log.info("%s: %s", name, words)
+    mean, std = channel_statistics(train.x)
+    return ImageData(
+        name=name,
+        source=source,
+        train=train,
+        val=val,
+        test=test,
+        num_classes=count,
+        mean=mean,
+        std=std,
+        class_names=class_names or tuple(map(str, range(count))),
+        split=words,
+    )
+
+
+def _form(x: Tensor) -> str:
+    return f"{' x '.join(map(str, x.shape[1:]))} {str(x.dtype).removeprefix('torch.')}"
+
+
+def _pixels(x: Tensor, what: str) -> Tensor:
+    if x.dim() != 4 or x.shape[1] not in (1, 3):
+        raise InputError(
+            f"{what}: images have shape {tuple(x.shape)}; needed is [m, c, h, w] with 1 channel (grey) or 3 "
+            "(colour)"
+        )
+    if len(x) == 0 or x.shape[2] == 0 or x.shape[3] == 0:
+        raise InputError(f"{what}: there are no images (shape {tuple(x.shape)})")
+    if x.dtype == torch.uint8:
+        return x
+    if not x.is_floating_point():
+        raise InputError(
+            f"{what}: images have type {str(x.dtype).removeprefix('torch.')}; uint8 (0 .. 255) or floating "
+            "point is needed"
+        )
+    for k, chunk in enumerate(torch.split(x, CHUNK)):
+        bad = ~chunk.isfinite().flatten(1).all(1)
+        if bad.any():
+            raise InputError(
+                f"{what}: image {k * CHUNK + int(bad.nonzero()[0])} holds NaN or infinity; fill or drop it"
+            )
+    return x.detach().float()
+
+
+def _labels(y: Array, count: int, what: str) -> Array:
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1:
+        raise InputError(
+            f"{what}: labels have shape {y.shape}; one class number an image is needed (of one-hot: "
+            "y.argmax(1))"
+        )
+    if len(y) != count:
+        raise InputError(
+            f"{what}: there are {count} images and {len(y)} labels; one label an image is needed"
+        )
+    if y.dtype.kind not in "iu":
+        raise InputError(f"{what}: labels have type {y.dtype}; integers 0 .. classes - 1 are needed")
+    return y.astype(np.int64)
+
+
+def _classes(y: Array, known: int | None, name: str) -> int:
+    """The number of classes, or a refusal of labels that are not 0 .. classes - 1."""
+    found = np.unique(y)
+    low, high = int(found[0]), int(found[-1])
+    if low < 0 or (known is not None and high >= known):
+        allowed = f"0 .. {known - 1}" if known is not None else "0 .. classes - 1"
+        raise InputError(f"{name}: label {low if low < 0 else high} is out of range; {allowed} is allowed")
+    if known is not None:
+        return known
+    if len(found) < 2:
+        raise InputError(f"{name}: all labels are {low}; at least 2 classes are needed")
+    if low > 0:
+        raise InputError(
+            f"{name}: labels start at {low} ({low} .. {high}); they must start at 0 (subtract {low})"
+        )
+    if high >= len(found):
+        empty = int(np.flatnonzero(found != np.arange(len(found)))[0])
+        raise InputError(
+            f"{name}: class {empty} is empty, the labels go up to {high}; number the classes without gaps"
+        )
+    return len(found)
+
+
+def _divide(
+    pixels: dict[str, Tensor],
+    labels: dict[str, Array],
+    shuffled_share: float | None,
+    split: Any,
+    seed: int,
+    name: str,
+) -> tuple[tuple[Images, Images, Images], str]:
+    """The three parts and the split in words."""
+    own = [part for part in PART_NAMES if part in pixels]
+    if split is not None:
+        drawn = chosen(split, sum(map(len, labels.values())))
+        pool = own if drawn is not None else [part for part in own if part != "test"]
+        x, y = torch.cat([pixels[p] for p in pool]), np.concatenate([labels[p] for p in pool])
+        if drawn is not None:
+            train, val, test = (_take(x, y, index) for index in drawn)
+            return (train, val, test), f"split given by the caller: {_sizes(train, val, test)} images"
+        pixels, labels = {**pixels, "train": x}, {**labels, "train": y}
+        own = ["train", *(part for part in own if part == "test")]
+    parts = {part: (pixels[part], labels[part]) for part in own}
+    rng = numpy_stream(seed, "split")
+    words = []
+    for part, share in (("test", TEST_SHARE), ("val", VALIDATION_SHARE)):
+        if part in parts:
+            continue
+        x, y = parts["train"]
+        called = {"test": "test", "val": "validation"}[part]
+        if part == "val" and shuffled_share is not None:
+            order = rng.permutation(len(y))
+            held = round(shuffled_share * len(y))
+            kept, out = np.sort(order[: len(y) - held]), np.sort(order[len(y) - held :])
+            words.append(
+                f"{called}: the last {held} ({shuffled_share:.0%}) of a seeded shuffle of the training images"
+            )
+        else:
+            kept, out = _held_out(y, share, rng, called, name)
+            words.append(f"{called}: {share:.0%} of the training images of each class, at least 1, seeded")
+        parts["train"] = x[torch.from_numpy(kept)], y[kept]
+        parts[part] = x[torch.from_numpy(out)], y[out]
+    train, val, test = (Images(parts[part][0], torch.from_numpy(parts[part][1])) for part in PART_NAMES)
+    how = f"{'; '.join(words)}, seed {seed}" if words else "the split of the source"
+    return (train, val, test), f"{how}: {_sizes(train, val, test)} images"
+
+
+def _take(x: Tensor, y: Array, index: Array) -> Images:
+    return Images(x[torch.from_numpy(index)], torch.from_numpy(y[index]))
+
+
+def _held_out(
+    y: Array, share: float, rng: np.random.Generator, called: str, name: str
+) -> tuple[Array, Array]:
+    """Positions to keep and positions to hold out, class by class, both in order."""
+    kept, out = [], []
+    for c in range(int(y.max()) + 1):
+        members = rng.permutation(np.flatnonzero(y == c))
+        if len(members) == 1:
+            raise InputError(
+                f"{name}: class {c} has 1 image left for training, so none can be held out for {called}; "
+                "give it more images, or a split of your own"
+            )
+        count = max(1, round(share * len(members))) if len(members) else 0
+        out.append(members[:count])
+        kept.append(members[count:])
+    return np.sort(np.concatenate(kept)), np.sort(np.concatenate(out))
+
+
+def _sizes(*parts: Images) -> str:
+    return " / ".join(str(len(part)) for part in parts)

@@ -1,0 +1,255 @@
+"""Convolutional networks of repeated cells (NAS-Bench-201) as pure functions of (params, lambda, images)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hcdc.core.errors import InputError
+from hcdc.spaces._base import Params
+from hcdc.spaces._check import check_lam
+
+OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
+"""What an edge of a cell can be, in the benchmark's order."""
+
+EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
+"""(source, target) of the six edges of a cell; node 0 is its input, node 3 its output."""
+
+NONE, SKIP, CONV_1X1, CONV_3X3, POOL = range(5)
+KERNELS = {CONV_1X1: 1, CONV_3X3: 3}
+STAGES = 3
+MIXTURE = len(EDGES) * len(OPERATIONS)
+"""H = 30, the mixture weights of the relaxed cell."""
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def split_edges(lam: Tensor) -> Tensor:
+    """lambda ``[..., 30]`` as ``[..., 6, 5]``: edges and their operations."""
+    return lam.reshape(*lam.shape[:-1], len(EDGES), len(OPERATIONS))
+
+
+def batch_norm(x: Tensor, params: Params, name: str) -> Tensor:
+    """BatchNorm by the statistics of the batch itself, with a scale and a shift where ``params`` has them."""
+    scale, shift = params.get(f"{name}.scale"), params.get(f"{name}.shift")
+    return F.batch_norm(x, None, None, scale, shift, training=True)
+
+
+def convolve(x: Tensor, params: Params, name: str, stride: int = 1) -> Tensor:
+    """Convolution without bias that keeps the image's size (or halves it, rounded up), then BatchNorm."""
+    weight = params[f"{name}.weight"]
+    return batch_norm(F.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2), params, name)
+
+
+def live_edges(operations: tuple[int, ...]) -> frozenset[int]:
+    """Numbers of the edges that are not ``none`` and from whose target the output can be reached."""
+    reaching, live = {3}, set()
+    for edge in reversed(range(len(EDGES))):
+        source, target = EDGES[edge]
+        if operations[edge] != NONE and target in reaching:
+            reaching.add(source)
+            live.add(edge)
+    return frozenset(live)
+
+
+class _Node:
+    """A node of a cell: its images ``[n, c, h, w]`` and what all edges that leave it share."""
+
+    def __init__(self, x: Tensor):
+        self.x = x
+        self._relu: Tensor | None = None
+        self._pool: Tensor | None = None
+
+    @property
+    def relu(self) -> Tensor:
+        if self._relu is None:
+            self._relu = F.relu(self.x)
+        return self._relu
+
+    @property
+    def pool(self) -> Tensor:
+        if self._pool is None:
+            self._pool = F.avg_pool2d(self.x, 3, stride=1, padding=1, count_include_pad=False)
+        return self._pool
+
+
+@dataclass(frozen=True)
+class CellNetwork:
+    """Stem, N cells at C channels, reduction, N cells at 2C, reduction, N cells at 4C, linear classifier.
+
+    - Stem: 3x3 convolution, BatchNorm.
+    - Cell: node j is the sum over i < j of the edge (i, j) applied to node i; all cells have the same
+      operations. Convolutions are ReLU, convolution, BatchNorm; the pool does not count the border.
+    - Reduction block: two ReLU-3x3 convolution-BatchNorm, the first with stride 2, plus a shortcut of a 2x2
+      average pool and a 1x1 convolution.
+    - End: BatchNorm, ReLU, mean over the image, linear layer.
+
+    The relaxed network (``cell`` None) outputs sum_o lambda_{e,o} o(x) at each edge e. All operations are
+    executed, or the mixed partials of the losses in (theta, lambda) would vanish where lambda is zero; only
+    ``none``, which is zero itself, is not. At a one-hot lambda it is the network of that cell with the same
+    parameters: they have the same names in both.
+
+    BatchNorm uses the statistics of the batch it is given, so the outputs of one image depend on the others.
+
+    Attributes:
+        cell: Six operation numbers in the order of `EDGES`; None is the relaxed network.
+        cells: N, cells a stage.
+        channels: C, channels of the first stage.
+        inputs: Channels of the images: 1 grey, 3 colour.
+        classes: Number of classes.
+        affine: BatchNorm inside cells has a scale and a shift. The benchmark's candidates have them, its
+            supernet does not, where a scale would undo what lambda does; outside cells they always exist.
+    """
+
+    cell: tuple[int, ...] | None
+    cells: int
+    channels: int
+    inputs: int
+    classes: int
+    affine: bool
+
+    def prepare(self, images: Tensor) -> None:
+        """Nothing has to be made beforehand."""
+        return
+
+    def shapes(self) -> Shapes:
+        """The shape of each parameter, from the stem to the classifier.
+
+        Cell k of all 3 N has ``cells.{k}.{source}-{target}.{operation}.{weight, scale, shift}``.
+        """
+        widths = [self.channels * 2**stage for stage in range(STAGES)]
+        shapes = _layer("stem", widths[0], self.inputs, 3)
+        for stage, width in enumerate(widths):
+            if stage:
+                below = widths[stage - 1]
+                shapes |= _layer(f"reductions.{stage - 1}.first", width, below, 3)
+                shapes |= _layer(f"reductions.{stage - 1}.second", width, width, 3)
+                shapes |= _layer(f"reductions.{stage - 1}.shortcut", width, below, 1, affine=False)
+            for k in range(stage * self.cells, (stage + 1) * self.cells):
+                for name, operation in self._convolutions():
+                    shapes |= _layer(f"cells.{k}.{name}", width, width, KERNELS[operation], self.affine)
+        shapes |= {"last.scale": (widths[-1],), "last.shift": (widths[-1],)}
+        return shapes | {"linear.weight": (self.classes, widths[-1]), "linear.bias": (self.classes,)}
+
+    def _convolutions(self) -> Iterator[tuple[str, int]]:
+        """Name and operation number of each convolution of a cell."""
+        for edge in range(len(EDGES)):
+            for operation in KERNELS if self.cell is None else (self.cell[edge],):
+                if operation in KERNELS:
+                    yield _name(edge, operation), operation
+
+    def init(self, generator: torch.Generator) -> Params:
+        """Weights and the classifier's bias uniform within 1 / sqrt(fan-in); BatchNorm 1 and 0; float32."""
+        params: Params = {}
+        for name, shape in self.shapes().items():
+            if name.endswith(".scale"):
+                params[name] = torch.ones(shape)
+            elif name.endswith(".shift"):
+                params[name] = torch.zeros(shape)
+            else:
+                fan_in = 4 * self.channels if name == "linear.bias" else math.prod(shape[1:])
+                params[name] = (2 * torch.rand(shape, generator=generator) - 1) / math.sqrt(fan_in)
+        return params
+
+    def forward(self, params: Params, lam: Tensor, images: Tensor) -> Tensor:
+        """Logits ``[n, classes]`` of images ``[n, inputs, h, w]``.
+
+        Args:
+            params: Tensors named as in `shapes`; others are not read.
+            lam: Mixture weights ``[30]``, edge by edge, where the network is relaxed; else not read.
+            images: Floating-point images of any size of at least 4 x 4.
+        """
+        if images.dim() != 4 or images.shape[1] != self.inputs:
+            raise InputError(
+                f"images have shape {tuple(images.shape)}; this network needs [n, {self.inputs}, h, w]"
+            )
+        if self.cell is None and lam.shape != (MIXTURE,):
+            raise InputError(f"lam has shape {tuple(lam.shape)}; the relaxed cell needs ({MIXTURE},)")
+        mixture = split_edges(lam) if self.cell is None else None
+        x = convolve(images, params, "stem")
+        for stage in range(STAGES):
+            if stage:
+                x = self._reduce(params, f"reductions.{stage - 1}", x)
+            for k in range(stage * self.cells, (stage + 1) * self.cells):
+                x = self._cell(params, f"cells.{k}", mixture, x)
+        pooled = F.relu(batch_norm(x, params, "last")).mean((-2, -1))
+        return F.linear(pooled, params["linear.weight"], params["linear.bias"])
+
+    def _reduce(self, params: Params, name: str, x: Tensor) -> Tensor:
+        main = convolve(F.relu(x), params, f"{name}.first", stride=2)
+        main = convolve(F.relu(main), params, f"{name}.second")
+        shortcut = F.avg_pool2d(x, 2, stride=2, ceil_mode=True)  # as the convolution rounds an odd size
+        return main + F.conv2d(shortcut, params[f"{name}.shortcut.weight"])
+
+    def _cell(self, params: Params, name: str, mixture: Tensor | None, x: Tensor) -> Tensor:
+        live = range(len(EDGES)) if self.cell is None else live_edges(self.cell)
+        nodes = [_Node(x)]
+        for node in range(1, 4):
+            terms = []
+            for edge, (source, target) in enumerate(EDGES):
+                if target != node or edge not in live:
+                    continue
+                if mixture is None:
+                    assert self.cell is not None, "a network without a mixture has a cell"
+                    terms.append(self._apply(params, name, edge, self.cell[edge], nodes[source]))
+                else:
+                    terms += [
+                        mixture[edge, operation] * self._apply(params, name, edge, operation, nodes[source])
+                        for operation in (SKIP, CONV_1X1, CONV_3X3, POOL)
+                    ]
+            total = terms[0] if terms else torch.zeros_like(x)
+            for term in terms[1:]:
+                total = total + term
+            nodes.append(_Node(total))
+        return nodes[-1].x
+
+    def _apply(self, params: Params, name: str, edge: int, operation: int, node: _Node) -> Tensor:
+        if operation == SKIP:
+            return node.x
+        if operation == POOL:
+            return node.pool
+        return convolve(node.relu, params, f"{name}.{_name(edge, operation)}")
+
+
+def _name(edge: int, operation: int) -> str:
+    source, target = EDGES[edge]
+    return f"{source}-{target}.{OPERATIONS[operation]}"
+
+
+def _layer(name: str, outputs: int, inputs: int, kernel: int, affine: bool = True) -> Shapes:
+    """Shapes of a convolution and, where ``affine``, of the BatchNorm behind it."""
+    shapes: Shapes = {f"{name}.weight": (outputs, inputs, kernel, kernel)}
+    return shapes | ({f"{name}.scale": (outputs,), f"{name}.shift": (outputs,)} if affine else {})
+
+
+def gumbel_noise(generator: torch.Generator) -> Tensor:
+    """Standard Gumbel noise ``[30]``, -log(-log u), float64 and always finite: one draw for all cells."""
+    u = torch.rand(MIXTURE, generator=generator, dtype=torch.float64)
+    return -torch.log(-torch.log(u.clamp(1e-12, 1 - 1e-12)))
+
+
+def gumbel_one_hot(logits: Tensor, tau: float, noise: Tensor) -> Tensor:
+    """GDAS: a hard sample of one operation an edge, with the gradient of the softened one.
+
+    The value is the one-hot vector of the largest entry of p = softmax((log_softmax(logits) + noise) / tau)
+    at each edge, the derivative (of any order) that of p. ``noise`` comes from outside, so that a draw stays
+    the same for all products of a linear solve; the result goes to the relaxed network as its lambda.
+
+    Args:
+        logits: ``[..., 30]``, edge by edge.
+        tau: Temperature, above 0; the benchmark lowers it from 10 to 0.1.
+        noise: ``[..., 30]``, see `gumbel_noise`.
+    """
+    if not tau > 0:
+        raise InputError(f"tau {tau}: the temperature must be above 0")
+    check_lam(logits, MIXTURE)
+    check_lam(noise, MIXTURE)
+    shifted = split_edges(logits).log_softmax(-1) + split_edges(noise.to(logits))
+    soft = (shifted / tau).softmax(-1)
+    hard = F.one_hot(shifted.argmax(-1), len(OPERATIONS)).to(soft)
+    return (hard + (soft - soft.detach())).flatten(-2)
