@@ -29,7 +29,7 @@ from hcdc.core.errors import HcdcError, InputError, unknown_name
 from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
 from hcdc.core.records import device_name, jsonable, version
-from hcdc.datasets import CondensedDataset, GraphData, TableData
+from hcdc.datasets import CondensedDataset, GraphData, ImageData, TableData
 from hcdc.evaluation import reopen_task
 from hcdc.experiments import run_demo
 from hcdc.reporting import (
@@ -248,8 +248,15 @@ def _write_json(path: Path, value: Any) -> None:
         raise InputError(f"'{path}' cannot be written: {error.strerror or error}") from error
 
 
-def _task(data: GraphData | TableData, space: str | None, setting: str | None) -> tuple[Any, Space]:
+def _task(
+    data: GraphData | TableData | ImageData, space: str | None, setting: str | None
+) -> tuple[Any, Space]:
     """The task for the data, and the search space by name; a table brings its own."""
+    if isinstance(data, ImageData):
+        raise InputError(
+            f"'{data.name}' holds images, which can be read but not condensed in this version; "
+            "choose a graph (--dataset embedded) or a table"
+        )
     if isinstance(data, TableData):
         if space is not None or setting is not None:
             flag, value = ("--space", space) if space is not None else ("--setting", setting)

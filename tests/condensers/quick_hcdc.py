@@ -16,22 +16,22 @@ from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import TableTask
 
 SPACE = PolynomialFilter(order=2, width=4)
-QUICK = {"trajectories": 4, "points": 2, "holdout": 3, "steps": 8, "batch": 3, "check": 2, "iterations": 3}
+QUICK = {"trajectories": 4, "points": 2, "holdout": 3, "steps": 4, "batch": 3, "check": 1, "iterations": 2}
 PAPER = {
     "response": "shared",
     "schedule": "sequential",
     "anchors": 0.0,
     "trajectories": 2,
-    "theta_steps": 6,
-    "lam_every": 3,
-    "iterations": 3,
+    "theta_steps": 2,
+    "lam_every": 2,
+    "iterations": 2,
 }
 
 
 @pytest.fixture
 def short_recipes(monkeypatch):
-    """Candidates are trained for six steps instead of two hundred."""
-    monkeypatch.setattr(condensing, "Recipe", functools.partial(Recipe, steps=6, lr=0.05))
+    """Candidates are trained for four steps instead of two hundred."""
+    monkeypatch.setattr(condensing, "Recipe", functools.partial(Recipe, steps=4, lr=0.05))
 
 
 def make(task=None, space=SPACE, train_size=6, val_size=9, seed=0, method="hcdc", options=QUICK, **arguments):

@@ -385,7 +385,7 @@ class _Run:
             g_T, v_T, score_T = self._original_at(small[0], lam, *self.original(name, 0))
         else:
             g_T, v_T, score_T = self._original_side(lam, name)
-        bad = torch.nonzero(~torch.isfinite(g_T).all(1)).flatten()
+        bad = torch.nonzero(~torch.isfinite(torch.linalg.vector_norm(g_T, dim=1))).flatten()
         if len(bad):
             raise NumericalError(
                 "the original hypergradient at lambda = "
@@ -495,7 +495,19 @@ class _Run:
         data = self.task.replace(self.s_val, self.tensors)
         with torch.no_grad():
             v_S, g_S = values_and_hypergradients(self.task, held.params, held.lam, held.response, data)
+        self._check_size(g_S, v_S)
         return float(anchored_loss(held.g_T, held.v_T, g_S, v_S, self.config.distance, self.config.anchors))
+
+    def _check_size(self, *found: Tensor) -> None:
+        """Stop where synthetic values or hypergradients are too large to square: no distance is left."""
+        if all(bool(torch.isfinite(tensor.square().sum())) for tensor in found):
+            return
+        largest = max(float(tensor.abs().max()) for tensor in self.tensors.values())
+        raise NumericalError(
+            "values or hypergradients of S_val are not finite or too large to square (the largest number in "
+            f"S_val is {largest:.3g}); scale the features, or try a smaller lr (now {self.config.lr}) or more "
+            f"damping (now {self.config.damping})"
+        )
 
     def next_lam(self, points: Points, t: int, resumed: bool) -> Tensor:
         """One step of every trajectory along the synthetic hypergradient at the current S_val."""
@@ -554,6 +566,7 @@ class _Run:
                     g_S = batched_hypergradient(
                         self.task, theta, lam, self.s_train, data, self.solver, config.curvature
                     ).total
+                    self._check_size(g_S)
                     direction = g_S / torch.linalg.vector_norm(g_S).clamp_min(1e-12)
                     lam = self.space.project(lam - config.step_lam * direction)
                 g_T = batched_hypergradient(

@@ -4,6 +4,7 @@ from hcdc.datasets._condensed import CondensedDataset
 from hcdc.datasets._door import NAMES, describe, reopen
 from hcdc.datasets._door import load as data
 from hcdc.datasets._graph import Graph, GraphData, Nodes
+from hcdc.datasets._images import ImageData, Images, normalised
 from hcdc.datasets._table import Rows, TableData
 
 __all__ = [
@@ -11,10 +12,13 @@ __all__ = [
     "CondensedDataset",
     "Graph",
     "GraphData",
+    "ImageData",
+    "Images",
     "Nodes",
     "Rows",
     "TableData",
     "data",
     "describe",
+    "normalised",
     "reopen",
 ]

@@ -257,8 +257,8 @@ def _read_npy_folder(root: Path, split: Any, seed: int) -> ImageData:
     if size > MOST_BYTES_IN_MEMORY and ("x_val" not in arrays or split is not None):
         raise InputError(
             f"'{found['x_train']}' has {size / 2**30:.1f} GiB and stays on disk, where no validation part "
-            f"can be drawn from it (above {MOST_BYTES_IN_MEMORY >> 30} GiB); write x_val.npy and y_val.npy, and "
-            "leave split= out"
+            f"can be drawn from it (above {MOST_BYTES_IN_MEMORY >> 30} GiB); write x_val.npy and y_val.npy, "
+            "and leave split= out"
         )
     return _from_named_arrays(root.name, str(root), arrays, split, seed)
 
@@ -424,7 +424,7 @@ def _pair(content: tuple[Any, ...], part: str) -> tuple[Tensor, Array]:
 
 
 def _channels_first(x: Any, what: str) -> Tensor:
-    """Pixels as ``[m, c, h, w]`` without a copy; ``[m, h, w]`` is grey, ``[m, h, w, c]`` is turned.
+    """Pixels as ``[m, c, h, w]``; ``[m, h, w]`` is grey, ``[m, h, w, c]`` is turned (a mapped file in place).
 
     Where both ends could be channels, a tensor has them first and an array last.
     """
@@ -450,7 +450,10 @@ def _channels_first(x: Any, what: str) -> Tensor:
             "[m, c, h, w]"
         )
     leading, trailing = tensor.shape[1] in (1, 3), tensor.shape[3] in (1, 3)
-    return tensor.permute(0, 3, 1, 2) if trailing and not (leading and first) else tensor
+    if not trailing or (leading and first):
+        return tensor
+    turned = tensor.permute(0, 3, 1, 2)
+    return turned if isinstance(x, np.memmap) else turned.contiguous()
 
 
 def _has_columns(source: Any) -> bool:
@@ -505,7 +508,8 @@ def _column(what: str, given: str | None, columns: list[str], usual: tuple[str, 
 def _number(value: Any, what: str) -> int:
     array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
     if array.size != 1 or array.dtype.kind not in "iu":
-        raise InputError(f"{what} has the label {value!r:.60}; one whole number 0 .. classes - 1 is needed")
+        text = " ".join(repr(value).split())[:60]
+        raise InputError(f"{what} has the label {text}; one whole number 0 .. classes - 1 is needed")
     return int(array.reshape(()))
 
 

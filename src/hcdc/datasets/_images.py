@@ -126,18 +126,23 @@ def normalised(x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
 
 def channel_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of each channel of ``x [m, c, h, w]`` as `ImageData` has them."""
-    count = x.shape[0] * x.shape[2] * x.shape[3]
-    total = torch.zeros(x.shape[1], dtype=torch.float64)
-    for chunk in torch.split(x, CHUNK):
-        total += chunk.sum((0, 2, 3), dtype=torch.float64)
-    mean = total / count
-    squares = torch.zeros_like(mean)
-    for chunk in torch.split(x, CHUNK):
-        squares += (chunk.double() - mean.view(-1, 1, 1)).square_().sum((0, 2, 3))
-    std = (squares / count).sqrt()
-    unit = 255.0 if x.dtype == torch.uint8 else 1.0
-    std = torch.where(std > 1e-6 * mean.abs(), std / unit, 1.0)
-    return (mean / unit).float(), std.float()
+    if x.dtype == torch.uint8:
+        counts = torch.zeros(x.shape[1], 256, dtype=torch.float64)
+        for chunk in torch.split(x, CHUNK):
+            for channel, count in enumerate(counts):
+                count += torch.bincount(chunk[:, channel].flatten(), minlength=256)
+        levels, share = torch.arange(256, dtype=torch.float64) / 255, counts / counts.sum(1, keepdim=True)
+        mean = share @ levels
+        variance = (share * (levels - mean[:, None]).square()).sum(1)
+    else:
+        pixels = x[:, 0].numel()
+        chunks = torch.split(x, CHUNK)
+        mean = torch.stack([chunk.sum((0, 2, 3), dtype=torch.float64) for chunk in chunks]).sum(0) / pixels
+        centre = mean.view(-1, 1, 1)
+        squares = [(chunk.double() - centre).square_().sum((0, 2, 3)) for chunk in chunks]
+        variance = torch.stack(squares).sum(0) / pixels
+    std = variance.sqrt()
+    return mean.float(), torch.where(std > 1e-6 * mean.abs(), std, 1.0).float()
 
 
 def smaller(x: Tensor) -> Tensor:
@@ -307,7 +312,7 @@ def _divide(
         pool = own if drawn is not None else [part for part in own if part != "test"]
         x, y = torch.cat([pixels[p] for p in pool]), np.concatenate([labels[p] for p in pool])
         if drawn is not None:
-            train, val, test = (_take(x, y, index) for index in drawn)
+            train, val, test = (Images(_rows(x, part), torch.from_numpy(y[part])) for part in drawn)
             return (train, val, test), f"split given by the caller: {_sizes(train, val, test)} images"
         pixels, labels = {**pixels, "train": x}, {**labels, "train": y}
         own = ["train", *(part for part in own if part == "test")]
@@ -318,7 +323,7 @@ def _divide(
         if part in parts:
             continue
         x, y = parts["train"]
-        called = {"test": "test", "val": "validation"}[part]
+        called, group = {"test": ("test", ""), "val": ("validation", "training ")}[part]
         if part == "val" and shuffled_share is not None:
             order = rng.permutation(len(y))
             held = round(shuffled_share * len(y))
@@ -328,16 +333,15 @@ def _divide(
             )
         else:
             kept, out = _held_out(y, share, rng, called, name)
-            words.append(f"{called}: {share:.0%} of the training images of each class, at least 1, seeded")
-        parts["train"] = x[torch.from_numpy(kept)], y[kept]
-        parts[part] = x[torch.from_numpy(out)], y[out]
+            words.append(f"{called}: {share:.0%} of the {group}images of each class, at least 1, seeded")
+        parts["train"], parts[part] = (_rows(x, kept), y[kept]), (_rows(x, out), y[out])
     train, val, test = (Images(parts[part][0], torch.from_numpy(parts[part][1])) for part in PART_NAMES)
     how = f"{'; '.join(words)}, seed {seed}" if words else "the split of the source"
     return (train, val, test), f"{how}: {_sizes(train, val, test)} images"
 
 
-def _take(x: Tensor, y: Array, index: Array) -> Images:
-    return Images(x[torch.from_numpy(index)], torch.from_numpy(y[index]))
+def _rows(x: Tensor, index: Array) -> Tensor:
+    return x[torch.from_numpy(index)].contiguous()
 
 
 def _held_out(

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from hcdc.condensers import condense
 from hcdc.core.errors import InputError, require
@@ -69,6 +73,25 @@ def run_demo(
         raise InputError(f"the folder '{folder}' cannot be made: {error.strerror or error}") from error
     progress = progress or Progress()
     progress.count = PHASES
+    with _one_thread():
+        evaluations = _copies(folder, device, seed, progress)
+    figures = write_figures(evaluations, folder)
+    return Demo(evaluations, figures, write_report(evaluations, folder / "report.html", TITLE))
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """The same sums in the same order on machines with few and many cores; small matrices gain little by more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _copies(folder: Path, device: str, seed: int, progress: Progress) -> list[dict[str, Any]]:
+    """Make, save and judge each copy; the evaluations."""
     graph = data("embedded")
     assert isinstance(graph, GraphData)
     task, space = GraphTask(graph), PolynomialFilter(width=WIDTH)
@@ -103,5 +126,4 @@ def run_demo(
             folder / f"{method}.evaluation.json", json.dumps(evaluation, indent=1, sort_keys=True) + "\n"
         )
         evaluations.append(evaluation)
-    figures = write_figures(evaluations, folder)
-    return Demo(evaluations, figures, write_report(evaluations, folder / "report.html", TITLE))
+    return evaluations

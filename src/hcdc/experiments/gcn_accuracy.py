@@ -1,9 +1,9 @@
-"""Protocol ``gcn-accuracy``: test accuracy of a 2-layer GCN trained on a condensed graph, as GCond publishes it.
+"""Protocol ``gcn-accuracy``: test accuracy of a GCN trained on a condensed graph, as GCond publishes it.
 
-    python -m hcdc.experiments.gcn_accuracy --dataset cora --sizes 35,70,140 --seeds 0 --methods gcond --out FILE
+    python -m hcdc.experiments.gcn_accuracy --dataset cora --sizes 35,70 --methods gcond --out FILE
 
-256 hidden units, dropout .5, Adam lr .01 with a cut to a tenth halfway, 600 steps; the step with the best accuracy on the original
-validation nodes is tested. The last step is reported beside it.
+Two layers, 256 hidden units, dropout .5, Adam lr .01 with a cut to a tenth halfway, 600 steps; the step with
+the best accuracy on the original validation nodes is tested. The last step is reported beside it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def run(
     for method in methods:
         for size in sizes:
             for seed in seeds:
+                task, space = GraphTask(graph), PolynomialFilter()
                 small = condense(
-                    GraphTask(graph), PolynomialFilter(), method, train_size=size, seed=seed, val_method="real",
-                    preset=preset,
-                )  # fmt: skip
+                    task, space, method, train_size=size, seed=seed, val_method="real", preset=preset
+                )
                 assert isinstance(small.train, Nodes)
                 found = gcn_accuracy(small.train, graph, networks)
                 record = {"protocol": PROTOCOL, "dataset": dataset, "method": method, "train_size": size}
@@ -52,7 +52,8 @@ def run(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--dataset", required=True)
     parser.add_argument("--sizes", required=True)
     parser.add_argument("--seeds", default="0")

@@ -190,7 +190,13 @@ def gcn_table(found: Sequence[Record]) -> str:
     return _table(["GCond, 2-layer GCN", *_head(PROTOCOL_COLUMNS)], rows)
 
 
-TABLES = {"agreement": agreement_table, "gain": gain_table, "pick": pick_table, "cost": cost_table, "gcn": gcn_table}
+TABLES = {
+    "agreement": agreement_table,
+    "gain": gain_table,
+    "pick": pick_table,
+    "cost": cost_table,
+    "gcn": gcn_table,
+}
 
 
 def fill(text: str, found: Sequence[Record]) -> str:

@@ -120,10 +120,10 @@ def canonical(cell: Cell) -> str:
 
 
 def computation(cell: Cell) -> tuple[Any, ...]:
-    """What a cell computes as a flat, sorted sum without zeros: 4,930 different ones, each within a class
-    or a union of classes of `canonical`; ``()`` is zero, that of all unconnected cells.
+    """What a cell computes as a flat, sorted sum without zeros; 4,930 different ones.
 
-    A term is the input, ``("x",)``, or ``(operation, *sum)``.
+    Cells of one class of `canonical` compute the same. A term is the input, ``("x",)``, or
+    ``(operation, *sum)``; ``()`` is zero, what all unconnected cells compute.
     """
     nodes: list[tuple[Any, ...]] = [(("x",),), (), (), ()]
     for number, (source, target) in zip(operations(cell), EDGES):

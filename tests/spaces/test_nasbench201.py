@@ -1,0 +1,748 @@
+"""NAS-Bench-201: the cells and their counts, networks against torch.nn, the relaxation, the tables."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import gzip
+import itertools
+import os
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from conformance import SpaceConformance
+from torch import Tensor, nn
+from torch.func import grad, hessian, jacrev, jvp, vjp, vmap
+from torch.nn import functional as F
+
+from hcdc.core.errors import InputError
+from hcdc.hypergrad import exact, hypergradient, response_hypergradient, unrolled_response
+from hcdc.spaces._cells import EDGES, OPERATIONS, CellNetwork, gumbel_noise, gumbel_one_hot
+from hcdc.spaces._nasbench201 import (
+    COLUMNS,
+    NASBench201,
+    NASBench201Table,
+    NATSBench,
+    canonical,
+    cell_string,
+    computation,
+    connected,
+    genotype,
+    operations,
+    parse,
+)
+from hcdc.tasks import Task
+
+F64 = torch.float64
+CELL = "|nor_conv_3x3~0|+|nor_conv_3x3~0|avg_pool_3x3~1|+|skip_connect~0|nor_conv_3x3~1|skip_connect~2|"
+EVERY = list(itertools.product(range(5), repeat=6))
+
+KNOWN = [  # index, operation numbers, parameters, CIFAR-10 validation accuracy after 200 epochs
+    (0, (4, 2, 1, 2, 1, 1), 129306, 81.9827),
+    (1, (3, 3, 4, 1, 3, 1), 802426, 90.7693),
+    (2, (4, 3, 3, 4, 4, 4), 559386, 81.9107),
+    (3, (4, 1, 0, 0, 0, 1), 73306, 84.3773),
+    (5, (2, 1, 2, 3, 0, 4), 372346, 87.812),
+]
+
+
+class TestConformance(SpaceConformance):
+    def make(self):
+        return NASBench201(channels=4)
+
+
+# --- cells --------------------------------------------------------------------------------------------------
+
+
+def test_a_string_is_its_six_operations():
+    assert parse(CELL) == (3, 3, 4, 1, 3, 1)
+    assert cell_string((3, 3, 4, 1, 3, 1)) == CELL
+    assert all(parse(cell_string(numbers)) == numbers for numbers in EVERY)
+    assert len({cell_string(numbers) for numbers in EVERY}) == 15_625
+    assert operations(CELL) == operations([3, 3, 4, 1, 3, 1]) == parse(CELL)
+
+
+def test_counts_are_the_benchmarks():
+    assert len({canonical(numbers) for numbers in EVERY}) == 6_466
+    assert len({computation(numbers) for numbers in EVERY}) == 4_930
+    assert sum(not connected(numbers) for numbers in EVERY) == 341
+
+
+def test_connectivity_is_that_of_powers_of_the_adjacency_matrix():
+    for numbers in EVERY[::7]:
+        adjacency = np.eye(4, dtype=int)
+        for number, edge in zip(numbers, EDGES):
+            adjacency[edge] = number != 0
+        assert connected(numbers) == bool(np.linalg.matrix_power(adjacency, 3)[0, 3])
+        assert connected(numbers) == (computation(numbers) != ())
+
+
+def test_classes_collapse_skips_and_zeros():
+    assert canonical((1, 3, 0, 0, 0, 1)) == canonical((1, 0, 3, 0, 0, 1))
+    assert canonical((1, 1, 1, 1, 1, 1)) == "0+0+0+0"
+    assert canonical((0, 0, 0, 0, 0, 0)) == "#+#+#"
+    assert canonical((2, 0, 0, 0, 0, 0)) == canonical((0, 0, 0, 0, 2, 0)) == "#+#+#"
+    assert canonical((3, 0, 2, 0, 0, 1)) == "#+#+#+((0)@nor_conv_3x3)@nor_conv_1x1"
+    assert computation((3, 0, 2, 0, 0, 1)) == (("nor_conv_1x1", ("nor_conv_3x3", ("x",))),)
+    assert computation((1, 1, 0, 1, 0, 4)) == (("avg_pool_3x3", ("x",)), ("x",))
+    names = {}
+    for numbers in EVERY:
+        assert names.setdefault(canonical(numbers), computation(numbers)) == computation(numbers)
+
+
+def test_cells_that_compute_the_same_do_so_as_networks():
+    """One cell of a class and its candidate, equal weights at the edges that work: equal outputs."""
+    space = NASBench201(channels=3)
+    images = torch.randn(4, 1, 8, 8, dtype=F64, generator=torch.Generator().manual_seed(0))
+    # a 3x3 convolution reached over a skip, directly, and beside a convolution that leads nowhere
+    over, direct, beside = (1, 0, 3, 0, 0, 1), (0, 3, 0, 0, 0, 1), (2, 3, 0, 0, 0, 1)
+    assert computation(over) == computation(direct) == computation(beside)
+    outputs = []
+    for numbers, edge in ((over, "1-2"), (direct, "0-2"), (beside, "0-2")):
+        net = space.network(1, 2, {"cell": cell_string(numbers)})
+        params = {n: v.double() for n, v in net.init(torch.Generator()).items()}
+        for name in params:
+            if edge in name and name.endswith("weight"):
+                params[name] = torch.linspace(-1, 1, params[name].numel(), dtype=F64).reshape(
+                    params[name].shape
+                )
+            elif "cells" not in name and name.endswith("weight"):
+                params[name] = torch.cos(torch.arange(params[name].numel(), dtype=F64)).reshape(
+                    params[name].shape
+                )
+        params["linear.bias"] = torch.zeros(2, dtype=F64)
+        outputs.append(net.forward(params, torch.empty(0), images))
+    torch.testing.assert_close(outputs[0], outputs[1])
+    torch.testing.assert_close(outputs[2], outputs[1])
+
+
+def test_candidates_are_unique_connected_and_lean():
+    cells = [config["cell"] for config in NASBench201().candidates()]
+    assert len(cells) == 4_929
+    assert all(connected(cell) for cell in cells)
+    assert len({canonical(cell) for cell in cells}) == len({computation(cell) for cell in cells}) == 4_929
+    count = NASBench201(channels=1).parameter_count
+    lean = {computation(cell): count({"cell": cell}, 1, 2) for cell in cells}
+    for numbers in EVERY[::11]:
+        if connected(numbers):
+            assert count({"cell": cell_string(numbers)}, 1, 2) >= lean[computation(numbers)]
+
+
+def test_the_first_candidates_are_a_fair_sample():
+    """The mean number of 3x3 convolutions of the first 500 is that of all within three standard errors."""
+    counts = np.array([parse(config["cell"]).count(3) for config in NASBench201().candidates()])
+    assert abs(counts[:500].mean() - counts.mean()) < 3 * counts.std() / 500**0.5
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        (7, "a cell must be a string such as .* got 7"),
+        ("resnet", "has 1 nodes between"),
+        (CELL + "+|none~0|", "has 4 nodes"),
+        (CELL.replace("|+|", "+|", 1), "node 1 .* must begin and end with"),
+        ("|none~0|+|none~0|+|none~0|none~1|none~2|", "node 2 .* has 1 edges; it must have 2"),
+        (
+            CELL.replace("avg_pool_3x3~1", "avg_pool_3x3~0"),
+            "is 'avg_pool_3x3~0'; it must be an operation .*'~1'",
+        ),
+        (CELL.replace("avg_pool_3x3~1", "avg_pool_3x3"), "is 'avg_pool_3x3'"),
+        (
+            CELL.replace("avg_pool_3x3", "max_pool_3x3"),
+            "'max_pool_3x3' is not known; did you mean 'avg_pool_3x3'",
+        ),
+        ("", "has 1 nodes"),
+        ("|+|+|", "node 1"),
+    ],
+)
+def test_a_string_that_is_no_cell_is_refused_in_one_sentence(cell, words):
+    for use in (parse, lambda c: NASBench201().encode({"cell": c})):
+        with pytest.raises(InputError, match=words) as caught:
+            use(cell)
+        assert "\n" not in str(caught.value)
+
+
+def test_bad_numbers_and_settings_are_refused():
+    for numbers in ((1, 2, 3), (0, 0, 0, 0, 0, 5), (-1, 0, 0, 0, 0, 0)):
+        with pytest.raises(InputError, match="6 of them, each from 0 to 4"):
+            operations(numbers)
+    with pytest.raises(InputError, match="got 0 and 16"):
+        NASBench201(cells=0)
+    with pytest.raises(InputError, match="one entry, 'cell'"):
+        NASBench201().network(3, 10, {"cell": CELL, "width": 3})
+    with pytest.raises(InputError, match="must be 30"):
+        genotype(torch.zeros(29))
+
+
+# --- networks -----------------------------------------------------------------------------------------------
+
+
+def doubled(net: CellNetwork, seed: int = 0) -> dict[str, Tensor]:
+    """Parameters in float64, scales and shifts moved away from 1 and 0."""
+    params = net.init(torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed + 100)
+    for name, value in params.items():
+        moved = name.endswith((".scale", ".shift"))
+        params[name] = value.double() + (
+            0.3 * torch.randn(value.shape, generator=generator).double() if moved else 0
+        )
+    return params
+
+
+class Module(nn.Module):
+    """The same network from torch.nn layers, called by the names of the parameters."""
+
+    def __init__(self, net: CellNetwork, params: dict[str, Tensor]):
+        super().__init__()
+        self.net, self.layers = net, nn.ModuleDict()
+        for name, value in params.items():
+            layer, kind = name.rsplit(".", 1)
+            key = layer.replace(".", "/")
+            if name == "linear.weight":
+                self.layers[key] = nn.Linear(value.shape[1], value.shape[0])
+            elif kind == "weight":
+                stride = 2 if layer.endswith("first") else 1
+                size = value.shape[-1]
+                self.layers[key] = nn.Conv2d(
+                    value.shape[1], value.shape[0], size, stride, size // 2, bias=False
+                )
+            elif kind == "scale":
+                self.layers[key + "/norm"] = nn.BatchNorm2d(len(value))
+        self.double()
+        with torch.no_grad():
+            for name, value in params.items():
+                layer, kind = name.rsplit(".", 1)
+                key = layer.replace(".", "/") + ("/norm" if kind in ("scale", "shift") else "")
+                target = {"scale": "weight", "shift": "bias"}.get(kind, kind)
+                getattr(self.layers[key], target).copy_(value)
+
+    def unit(self, key, x):
+        return self.layers[key + "/norm"](self.layers[key](x))
+
+    def cell(self, k, x):
+        edge = dict(zip(EDGES, self.net.cell))
+        nodes = [x]
+        for target in (1, 2, 3):
+            total = torch.zeros_like(x)
+            for source in range(target):
+                name = OPERATIONS[edge[source, target]]
+                if name == "skip_connect":
+                    total = total + nodes[source]
+                elif name == "avg_pool_3x3":
+                    total = total + nn.AvgPool2d(3, 1, 1, count_include_pad=False)(nodes[source])
+                elif name != "none":
+                    total = total + self.unit(f"cells/{k}/{source}-{target}/{name}", nodes[source].relu())
+            nodes.append(total)
+        return nodes[3]
+
+    def forward(self, x):
+        x = self.unit("stem", x)
+        for stage in range(3):
+            if stage:
+                r = f"reductions/{stage - 1}"
+                main = self.unit(f"{r}/second", self.unit(f"{r}/first", x.relu()).relu())
+                x = main + self.layers[f"{r}/shortcut"](nn.AvgPool2d(2, 2)(x))
+            for n in range(self.net.cells):
+                x = self.cell(stage * self.net.cells + n, x)
+        return self.layers["linear"](self.layers["last/norm"](x).relu().mean((2, 3)))
+
+
+@pytest.mark.parametrize(
+    "cell", [(3, 3, 4, 1, 3, 1), (2, 0, 3, 4, 1, 2), (0, 2, 3, 1, 4, 3), (3, 2, 1, 0, 2, 0)]
+)
+@pytest.mark.parametrize(("cells", "inputs"), [(1, 1), (2, 3)])
+def test_the_network_is_the_one_of_torch_layers(cell, cells, inputs):
+    net = NASBench201(cells=cells, channels=4).network(inputs, 5, {"cell": cell_string(cell)})
+    params = doubled(net)
+    images = torch.randn(6, inputs, 12, 12, dtype=F64, generator=torch.Generator().manual_seed(3))
+    expected = Module(net, params).train()(images)
+    assert expected.std() > 0.1
+    torch.testing.assert_close(net.forward(params, torch.empty(0), images), expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("index", "numbers", "count", "valid"), KNOWN)
+def test_parameter_counts_are_the_benchmarks(index, numbers, count, valid):
+    config = {"cell": cell_string(numbers)}
+    assert NASBench201(cells=5).parameter_count(config, 3, 10) == count
+    net = NASBench201(cells=5).network(3, 10, config)
+    assert sum(p.numel() for p in net.init(torch.Generator()).values()) == count
+
+
+def test_parameters_come_from_the_generator_alone():
+    net = NASBench201().network(3, 10)
+    before = torch.random.get_rng_state()
+    first, again, other = (net.init(torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
+    assert torch.equal(before, torch.random.get_rng_state())
+    for name, value in first.items():
+        assert value.dtype == torch.float32
+        assert torch.equal(value, again[name])
+        if name.endswith(("scale", "shift")):
+            assert bool((value == name.endswith("scale")).all())
+            continue
+        assert not torch.equal(value, other[name])
+        bound = (64 if name == "linear.bias" else value[0].numel()) ** -0.5
+        assert 0.5 * bound < float(value.abs().max()) <= bound
+
+
+@pytest.mark.parametrize("size", [(4, 4), (5, 7), (28, 28)])
+def test_any_size_of_image(size):
+    net = NASBench201(channels=2).network(1, 3, {"cell": CELL})
+    out = net.forward(net.init(torch.Generator().manual_seed(0)), torch.empty(0), torch.rand(3, 1, *size))
+    assert out.shape == (3, 3)
+    assert bool(torch.isfinite(out).all())
+
+
+def test_wrong_shapes_are_refused():
+    net = NASBench201(channels=2).network(1, 3)
+    params = net.init(torch.Generator())
+    with pytest.raises(InputError, match=r"needs \[n, 1, h, w\]"):
+        net.forward(params, torch.zeros(30), torch.zeros(2, 3, 8, 8))
+    with pytest.raises(InputError, match=r"needs \(30,\)"):
+        net.forward(params, torch.zeros(6, 5), torch.zeros(2, 1, 8, 8))
+
+
+def test_a_network_is_its_numbers_and_nothing_else():
+    """Forward keeps no statistics: the same call twice, in any order, gives the same."""
+    net = NASBench201(channels=2).network(1, 3, {"cell": CELL})
+    params = doubled(net)
+    kept = copy.deepcopy(params)
+    a, b = (torch.rand(4, 1, 8, 8, dtype=F64, generator=torch.Generator().manual_seed(s)) for s in (0, 1))
+    first = net.forward(params, torch.empty(0), a)
+    net.forward(params, torch.empty(0), b)
+    assert torch.equal(net.forward(params, torch.empty(0), a), first)
+    assert all(torch.equal(params[name], kept[name]) for name in kept)
+
+
+# --- relaxation ---------------------------------------------------------------------------------------------
+
+TINY = NASBench201(cells=1, channels=2)
+IMAGES = torch.randn(6, 1, 8, 8, dtype=F64, generator=torch.Generator().manual_seed(5))
+LABELS = torch.tensor([0, 1, 2, 0, 1, 2])
+
+
+def mixture(seed: int) -> Tensor:
+    """A point inside the product of simplices."""
+    return torch.from_numpy(np.random.default_rng(seed).dirichlet([2.0] * 5, 6)).flatten()
+
+
+def relaxed_loss(params, lam, images=IMAGES):
+    return F.cross_entropy(TINY.network(1, 3).forward(params, lam, images), LABELS)
+
+
+@pytest.mark.parametrize("affine", [False, True])
+def test_at_a_one_hot_lambda_the_supernet_is_the_cell(affine):
+    supernet = replace(TINY.network(1, 3), affine=affine)
+    params = doubled(supernet)
+    cells = [*TINY.sample(12, np.random.default_rng(0)), {"cell": cell_string((0, 2, 3, 1, 4, 3))}]
+    for config in cells:
+        discrete = replace(TINY.network(1, 3, config), affine=affine)
+        assert set(discrete.shapes()) <= set(params)
+        expected = discrete.forward(
+            {name: params[name] for name in discrete.shapes()}, torch.empty(0), IMAGES
+        )
+        actual = supernet.forward(params, TINY.encode(config), IMAGES)
+        torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_a_supernet_without_scales_is_the_affine_cell_at_scale_one():
+    supernet, discrete = TINY.network(1, 3), TINY.network(1, 3, {"cell": CELL})
+    params = {name: value.double() for name, value in supernet.init(torch.Generator().manual_seed(0)).items()}
+    assert not any("cells" in name and not name.endswith("weight") for name in params)
+    plain = {name: value.double() for name, value in discrete.init(torch.Generator()).items()}
+    plain |= {name: params[name] for name in plain if name in params}
+    expected = discrete.forward(plain, torch.empty(0), IMAGES)
+    torch.testing.assert_close(supernet.forward(params, TINY.encode({"cell": CELL}), IMAGES), expected)
+
+
+def test_all_operations_have_mixed_partials_where_lambda_is_zero():
+    """d^2 L / d theta d lambda at a vertex: not zero for a convolution that the vertex does not use."""
+    lam = TINY.encode({"cell": cell_string((1, 1, 1, 1, 1, 1))})
+    params = doubled(TINY.network(1, 3))
+    direction = torch.zeros(30, dtype=F64)
+    direction[3] = 1  # nor_conv_3x3 at the edge 0-1
+    _, mixed = jvp(lambda at: grad(relaxed_loss)(params, at), (lam,), (direction,))
+    assert float(mixed["cells.0.0-1.nor_conv_3x3.weight"].norm()) > 1e-6
+    assert float(mixed["cells.0.0-2.nor_conv_3x3.weight"].norm()) == 0
+
+
+def test_project_is_the_simplex_at_each_edge():
+    lam = 3 * torch.randn(4, 30, dtype=F64, generator=torch.Generator().manual_seed(0))
+    inside = NASBench201().project(lam).reshape(4, 6, 5)
+    assert bool((inside >= 0).all())
+    torch.testing.assert_close(inside.sum(-1), torch.ones(4, 6, dtype=F64))
+    edges = lam.reshape(4, 6, 5)
+    threshold = (edges - inside).masked_fill(inside == 0, -torch.inf).amax(-1, keepdim=True)
+    torch.testing.assert_close(inside, (edges - threshold).clamp_min(0))  # the optimality conditions
+
+
+def test_genotype_takes_the_largest_at_each_edge():
+    assert genotype(TINY.encode({"cell": CELL}) * 0.2 + 0.1 * torch.rand(30)) == {"cell": CELL}
+    assert genotype(torch.zeros(30)) == {"cell": cell_string((0,) * 6)}
+
+
+def test_gumbel_sample_is_hard_with_the_derivatives_of_the_soft_one():
+    generator = torch.Generator().manual_seed(0)
+    logits, weights = (torch.randn(30, dtype=F64, generator=generator) for _ in range(2))
+    noise = gumbel_noise(generator)
+
+    def hard(at):
+        return (weights * gumbel_one_hot(at, 0.7, noise)).sum()
+
+    def soft(at):
+        shifted = (at - at.reshape(6, 5).exp().sum(1).log().repeat_interleave(5) + noise).reshape(6, 5) / 0.7
+        return (weights * (shifted.exp() / shifted.exp().sum(1, keepdim=True)).flatten()).sum()
+
+    sample = gumbel_one_hot(logits, 0.7, noise)
+    largest = (logits + noise).reshape(6, 5).argmax(1)
+    assert torch.equal(sample.reshape(6, 5), F.one_hot(largest, 5).double())
+    torch.testing.assert_close(grad(hard)(logits), grad(soft)(logits))
+    torch.testing.assert_close(jvp(hard, (logits,), (weights,))[1], jvp(soft, (logits,), (weights,))[1])
+    torch.testing.assert_close(hessian(hard)(logits), hessian(soft)(logits))
+    both = torch.stack([logits, weights])
+    torch.testing.assert_close(vmap(lambda l: gumbel_one_hot(l, 0.7, noise))(both)[0], sample)
+    assert torch.equal(gumbel_one_hot(both, 0.7, noise)[0], sample)
+    for tau in (0.0, -1.0, float("nan")):
+        with pytest.raises(InputError, match="above 0"):
+            gumbel_one_hot(logits, tau, noise)
+    with pytest.raises(InputError, match="must be 30"):
+        gumbel_one_hot(logits[:5], 1.0, noise)
+
+
+def test_gumbel_noise_draws_operations_with_softmax_probabilities():
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.stack([gumbel_noise(generator) for _ in range(4000)])
+    assert bool(torch.isfinite(noise).all())
+    logits = torch.tensor([0.0, 1.0, -1.0, 2.0, 0.5], dtype=F64).repeat(6)
+    shares = gumbel_one_hot(logits.expand(4000, 30), 1.0, noise).mean(0).reshape(6, 5)
+    expected = logits[:5].softmax(0)
+    assert bool(((shares - expected).abs() < 5 * (expected * (1 - expected) / 4000).sqrt()).all())
+
+
+def test_transforms_agree_with_each_other():
+    params, lam = doubled(TINY.network(1, 3)), mixture(0)
+    generator = torch.Generator().manual_seed(1)
+    to_lam = torch.randn(30, dtype=F64, generator=generator)
+    to_params = {n: torch.randn(v.shape, dtype=F64, generator=generator) for n, v in params.items()}
+    of_params, of_lam = grad(relaxed_loss, argnums=(0, 1))(params, lam)
+    _, tangent = jvp(relaxed_loss, (params, lam), (to_params, to_lam))
+    inner = sum((of_params[n] * to_params[n]).sum() for n in params) + of_lam @ to_lam
+    torch.testing.assert_close(tangent, inner)
+    # mixed second derivatives: forward over reverse, reverse over reverse
+    _, forward = jvp(lambda at: grad(relaxed_loss)(params, at), (lam,), (to_lam,))
+    _, pull = vjp(lambda at: grad(relaxed_loss)(params, at), lam)
+    torch.testing.assert_close(
+        sum((forward[n] * to_params[n]).sum() for n in params), pull(to_params)[0] @ to_lam
+    )
+    # a batch over (params, lam)
+    two = {n: torch.stack([v, v + 0.1 * to_params[n]]) for n, v in params.items()}
+    lams = torch.stack([lam, mixture(1)])
+    batched = vmap(grad(relaxed_loss, argnums=(0, 1)))(two, lams)
+    for i in range(2):
+        one = grad(relaxed_loss, argnums=(0, 1))({n: v[i] for n, v in two.items()}, lams[i])
+        torch.testing.assert_close(batched[1][i], one[1])
+        torch.testing.assert_close({n: v[i] for n, v in batched[0].items()}, one[0])
+
+
+def test_gradients_are_those_of_finite_differences():
+    params, lam = doubled(TINY.network(1, 3)), mixture(0)
+    of_params, of_lam = grad(relaxed_loss, argnums=(0, 1))(params, lam)
+    of_images = grad(lambda x: relaxed_loss(params, lam, x))(IMAGES)
+    for h in range(0, 30, 4):
+        step = 1e-6 * F.one_hot(torch.tensor(h), 30).double()
+        quotient = (relaxed_loss(params, lam + step) - relaxed_loss(params, lam - step)) / 2e-6
+        torch.testing.assert_close(of_lam[h], quotient, rtol=1e-5, atol=1e-8)
+    generator = torch.Generator().manual_seed(2)
+    to = {n: torch.randn(v.shape, dtype=F64, generator=generator) for n, v in params.items()}
+    pixels = torch.randn(IMAGES.shape, dtype=F64, generator=generator)
+
+    def along(t):
+        return relaxed_loss({n: v + t * to[n] for n, v in params.items()}, lam, IMAGES + t * pixels)
+
+    expected = sum((of_params[n] * to[n]).sum() for n in params) + (of_images * pixels).sum()
+    torch.testing.assert_close(expected, (along(1e-7) - along(-1e-7)) / 2e-7, rtol=1e-5, atol=1e-7)
+    assert bool((of_lam.reshape(6, 5)[:, 0] == 0).all())  # `none` adds nothing
+    assert bool((of_lam.reshape(6, 5)[:, 1:] != 0).all())
+
+
+# --- hypergradients -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Labelled:
+    x: Tensor
+    y: Tensor
+
+
+class SmallImages(Task):
+    """The relaxed network on tiny images; ``fixed`` parameters are not trained."""
+
+    kind = "small-images"
+
+    def __init__(self, train: Labelled, val: Labelled, fixed: dict[str, Tensor], decay: float):
+        self._train, self._val, self.fixed, self.decay = train, val, fixed, decay
+        self.net = TINY.network(1, 3)
+
+    @property
+    def train(self):
+        return self._train
+
+    @property
+    def val(self):
+        return self._val
+
+    def init(self, generator):
+        return {n: v.double() for n, v in self.net.init(generator).items() if n not in self.fixed}
+
+    def predict(self, params, lam, data):
+        return self.net.forward({**self.fixed, **params}, lam, data.x)
+
+    def loss(self, outputs, data):
+        return F.cross_entropy(outputs, data.y)
+
+    def penalty(self, params, lam):
+        return self.decay / 2 * torch.stack([v.square().sum() for v in params.values()]).sum()
+
+    def sample(self, part, size, seed, balanced=False):
+        raise AssertionError("not used here")
+
+    def tensors(self, data):
+        return {"x": data.x}
+
+    def replace(self, data, tensors):
+        return replace(data, x=tensors["x"])
+
+    def to(self, device):
+        return self
+
+
+def labelled(seed: int, count: int) -> Labelled:
+    generator = torch.Generator().manual_seed(seed)
+    return Labelled(torch.randn(count, 1, 8, 8, dtype=F64, generator=generator), torch.arange(count) % 3)
+
+
+def trained_head(task: SmallImages, lam: Tensor) -> dict[str, Tensor]:
+    """The optimum of the (convex) loss in the classifier by Newton's method."""
+    params = {n: torch.zeros_like(v) for n, v in task.init(torch.Generator()).items()}
+    shapes = {n: v.shape for n, v in params.items()}
+
+    def loss(flat):
+        parts = flat.split([s.numel() for s in shapes.values()])
+        return task.train_loss({n: p.reshape(s) for (n, s), p in zip(shapes.items(), parts)}, lam, task.train)
+
+    flat = torch.cat([v.flatten() for v in params.values()])
+    for _ in range(8):
+        flat = flat - torch.linalg.solve(hessian(loss)(flat), grad(loss)(flat))
+    assert float(grad(loss)(flat).norm()) < 1e-12
+    parts = flat.split([s.numel() for s in shapes.values()])
+    return {n: p.reshape(s) for (n, s), p in zip(shapes.items(), parts)}
+
+
+def test_hypergradients_of_a_trained_classifier_are_finite_differences_of_retrained_ones():
+    """BatchNorm leaves the whole network no isolated optimum; the classifier on top of it has one."""
+    body = doubled(TINY.network(1, 3))
+    fixed = {n: v for n, v in body.items() if not n.startswith("linear")}
+    task = SmallImages(labelled(0, 9), labelled(1, 9), fixed, decay=0.05)
+    lam = mixture(0)
+    result = hypergradient(
+        task, trained_head(task, lam), lam, task.train, task.val, exact(damping=0.0), "hessian"
+    )
+
+    def optimised(at):
+        return task.val_loss(trained_head(task, at), at, task.val)
+
+    for h in (1, 7, 13, 18, 24):  # a step of 1e-5 already crosses kinks of ReLU
+        step = 1e-6 * F.one_hot(torch.tensor(h), 30).double()
+        quotient = (optimised(lam + step) - optimised(lam - step)) / 2e-6
+        torch.testing.assert_close(result.total[h], quotient, rtol=1e-5, atol=1e-8)
+    assert float(result.implicit.norm()) > 0.01 * float(result.direct.norm()) > 0
+
+
+def test_hypergradients_through_training_of_all_parameters_are_finite_differences():
+    task = SmallImages(labelled(0, 6), labelled(1, 6), {}, decay=1e-3)
+    start, lam = doubled(TINY.network(1, 3)), mixture(0)
+    params, response = unrolled_response(task, start, lam, task.train, steps=3, lr=0.05)
+    total = response_hypergradient(task, params, lam, response, task.val)
+
+    def trained(at):
+        params = start
+        for _ in range(3):
+            gradient = grad(task.train_loss)(params, at, task.train)
+            params = {n: v - 0.05 * gradient[n] for n, v in params.items()}
+        return task.val_loss(params, at, task.val)
+
+    for seed in range(3):
+        direction = torch.randn(30, dtype=F64, generator=torch.Generator().manual_seed(seed))
+        quotient = (trained(lam + 1e-6 * direction) - trained(lam - 1e-6 * direction)) / 2e-6
+        torch.testing.assert_close(total @ direction, quotient, rtol=1e-4, atol=1e-7)
+    direct = grad(task.val_loss, argnums=1)(params, lam, task.val)
+    assert float((total - direct).norm()) > 0.01 * float(direct.norm())
+
+
+def test_hypergradients_through_a_frozen_gumbel_draw():
+    """The straight-through hypergradient in the logits: the relaxation's at the hard sample, times dp."""
+    generator = torch.Generator().manual_seed(0)
+    logits, noise = 1e-3 * torch.randn(30, dtype=F64, generator=generator), gumbel_noise(generator)
+    params = doubled(TINY.network(1, 3))
+    through = grad(lambda at: relaxed_loss(params, gumbel_one_hot(at, 2.0, noise)))(logits)
+    hard = gumbel_one_hot(logits, 2.0, noise)
+    jacobian = jacrev(
+        lambda at: ((at.reshape(6, 5).log_softmax(1) + noise.reshape(6, 5)) / 2).softmax(1).flatten()
+    )
+    torch.testing.assert_close(through, grad(relaxed_loss, argnums=1)(params, hard) @ jacobian(logits))
+    assert float(through.norm()) > 0
+
+
+# --- tables -------------------------------------------------------------------------------------------------
+
+
+def write_table(path, rows, columns=("index", "ops", "runs", *COLUMNS)):
+    with gzip.open(path, "wt", newline="") if path.suffix == ".gz" else path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows([[row.get(name, 1.5) for name in columns] for row in rows])
+    return path
+
+
+def known_rows():
+    return [
+        {"index": i, "ops": "-".join(map(str, n)), "runs": 3, "params_m": c / 1e6, "c10_valid_200": v}
+        for i, n, c, v in KNOWN
+    ]
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.csv.gz"])
+def test_a_table_is_read_by_cell_and_by_index(tmp_path, name):
+    table = NASBench201Table(write_table(tmp_path / name, known_rows()))
+    assert len(table) == len(KNOWN)
+    for index, numbers, count, valid in KNOWN:
+        cell = cell_string(numbers)
+        assert table.index(cell) == table.index(numbers) == index
+        assert table.cell(index) == cell
+        assert table.lookup(cell, "c10_valid_200") == valid
+        assert table.lookup(cell, "params_m") == count / 1e6
+        assert table.lookup(cell, "c10_train_seconds_200") == 1.5
+
+
+def test_what_a_table_does_not_have_is_said(tmp_path):
+    table = NASBench201Table(write_table(tmp_path / "t.csv", known_rows()))
+    with pytest.raises(InputError, match="did you mean 'c10_valid_200'"):
+        table.lookup(CELL, "c10_valid_20")
+    with pytest.raises(InputError, match="is not in this NAS-Bench-201 table of 5"):
+        table.lookup((0,) * 6, "c10_valid_200")
+    with pytest.raises(InputError, match="index 4 is not in this"):
+        table.cell(4)
+
+
+def test_a_bad_table_is_refused(tmp_path):
+    with pytest.raises(InputError, match="there is no NAS-Bench-201 table at"):
+        NASBench201Table(tmp_path / "none.csv.gz")
+    (tmp_path / "text.csv.gz").write_text("not gzip")
+    with pytest.raises(InputError, match="cannot be read"):
+        NASBench201Table(tmp_path / "text.csv.gz")
+    with pytest.raises(InputError, match="has no column c100_test_12, "):
+        NASBench201Table(write_table(tmp_path / "a.csv", known_rows(), ("index", "ops", "c10_valid_12")))
+    for change, words in (
+        ({"ops": "3-3-4-1-3-5"}, "line 3 .* are not six numbers 0 to 4"),
+        ({"ops": "3-3-4"}, "line 3 .* are not six"),
+        ({"c10_test_12": "good"}, "line 3 .* no number"),
+        ({"index": 0}, "line 3 .* comes twice"),
+        ({"ops": "4-2-1-2-1-1"}, "line 3 .* comes twice"),
+    ):
+        rows = known_rows()
+        rows[1] |= change
+        with pytest.raises(InputError, match=words):
+            NASBench201Table(write_table(tmp_path / "b.csv", rows))
+
+
+class Api:
+    """Answers as the objects of ``nats_bench`` do, and keeps what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def query_index_by_arch(self, arch):
+        return 1 if arch == CELL else -1
+
+    def get_more_info(self, index, dataset, iepoch=None, hp="12", is_random=True):
+        self.asked.append((index, dataset, hp, is_random))
+        return {"valid-accuracy": 80.0, "test-accuracy": 90.0, "train-all-time": 2000.0}
+
+    def get_cost_info(self, index, dataset, hp="12"):
+        return {"flops": 100.0, "params": 0.802426, "latency": 0.01}
+
+
+@pytest.mark.parametrize(
+    ("column", "dataset", "epochs", "value"),
+    [
+        ("c10_valid_200", "cifar10-valid", "200", 80.0),
+        ("c10_test_12", "cifar10", "12", 90.0),
+        ("c100_valid_12", "cifar100", "12", 80.0),
+        ("in16_test_200", "ImageNet16-120", "200", 90.0),
+        ("c10_train_seconds_200", "cifar10-valid", "200", 2000.0),
+    ],
+)
+def test_nats_bench_answers_by_the_same_columns(column, dataset, epochs, value):
+    api = Api()
+    assert NATSBench(api).lookup(CELL, column) == value
+    assert api.asked == [(1, dataset, epochs, False)]
+
+
+def test_nats_bench_parameters_and_refusals(tmp_path, monkeypatch):
+    bench = NATSBench(Api())
+    assert bench.index(parse(CELL)) == 1
+    assert bench.lookup(CELL, "params_m") == 0.802426
+    with pytest.raises(InputError, match="is not in these nats_bench files"):
+        bench.lookup((0,) * 6, "params_m")
+    with pytest.raises(InputError, match="column 'accuracy' is not known"):
+        bench.lookup(CELL, "accuracy")
+    monkeypatch.setitem(__import__("sys").modules, "nats_bench", None)
+    with pytest.raises(InputError, match="needs the package 'nats_bench'"):
+        NATSBench(tmp_path)
+
+
+def test_nats_bench_files_are_opened_by_the_package(tmp_path, monkeypatch):
+    class Package:
+        def create(self, path, space, fast_mode, verbose):
+            self.opened = (path, space, fast_mode, verbose)
+            return Api()
+
+    package = Package()
+    monkeypatch.setitem(__import__("sys").modules, "nats_bench", package)
+    assert NATSBench(tmp_path).index(CELL) == 1
+    assert package.opened == (str(tmp_path), "topology", True, False)
+    with pytest.raises(InputError, match="there is no nats_bench file or folder"):
+        NATSBench(tmp_path / "missing")
+
+
+@pytest.mark.data
+def test_the_real_table():
+    root = os.environ.get("HCDC_DATA")
+    if not root or not os.path.exists(f"{root}/nasbench201.csv.gz"):
+        pytest.skip("HCDC_DATA is not set or holds no nasbench201.csv.gz")
+    table = NASBench201Table(f"{root}/nasbench201.csv.gz")
+    assert len(table) == 15_625
+    assert {parse(table.cell(i)) for i in range(15_625)} == set(EVERY)
+    assert all(table.index(table.cell(i)) == i for i in range(0, 15_625, 100))
+    # 1 in 100 rows gives the size of another cell of its class (its seconds are those of its own string)
+    counts, mates, other = {}, {}, 0
+    for numbers in EVERY:
+        kinds = numbers.count(2), numbers.count(3)
+        if kinds not in counts:
+            counts[kinds] = NASBench201(cells=5).parameter_count({"cell": cell_string(numbers)}, 3, 10)
+        mates.setdefault(computation(numbers), set()).add(counts[kinds])
+    for numbers in EVERY:
+        given = round(table.lookup(numbers, "params_m") * 1e6)
+        if counts[numbers.count(2), numbers.count(3)] != given:
+            other += 1
+            assert given in mates[computation(numbers)]
+    assert other == 150
+    for index, numbers, _, valid in KNOWN:
+        assert table.index(numbers) == index
+        assert table.lookup(numbers, "c10_valid_200") == valid
+    best = max(range(15_625), key=lambda i: table.lookup(table.cell(i), "c10_valid_200"))
+    assert best == 6111
+    assert round(table.lookup(table.cell(best), "c10_valid_200"), 2) == 91.61
+    dead = [table.lookup(n, "c10_valid_200") for n in EVERY if not connected(n)]
+    assert max(dead) < 11
