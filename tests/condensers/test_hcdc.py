@@ -24,10 +24,10 @@ pytestmark = pytest.mark.usefixtures("short_recipes")
 __all__ = ["short_recipes"]
 
 
-def learn(task=None, seed=0, val_size=9, steps=6, **settings):
-    """`learn_validation` on a random S_train."""
+def learn(task=None, seed=0, val_size=9, trained=4, **settings):
+    """`learn_validation` on a random S_train, candidates trained for ``trained`` steps."""
     task = task or tiny_task()
-    recipe = Recipe(steps=steps, lr=0.05)
+    recipe = Recipe(steps=trained, lr=0.05)
     return learn_validation(
         task,
         SPACE,
@@ -71,7 +71,7 @@ def test_s_train_is_that_of_the_method_that_makes_it_and_s_val_is_learned():
     assert torch.equal(small.val.graph.adj, start.graph.adj)
     assert not torch.equal(small.val.graph.x, start.graph.x)
     torch.testing.assert_close(
-        small.val.graph.x, start.graph.x, rtol=0, atol=8 * 1e-3 * 1.5
+        small.val.graph.x, start.graph.x, rtol=0, atol=4 * 1e-3 * 1.5
     )  # steps times lr
 
 
@@ -147,7 +147,7 @@ def test_an_interrupted_run_continues_to_the_same_bytes(tmp_path, monkeypatch):
     whole = make(task, progress=counting).to_bytes()
     trainings, last = sum(calls), counting.reports
     assert trainings == 3 + 2 * 4
-    for stop in range(2, last + 1, 2):
+    for stop in (2, 4, last // 2, last - 1, last):
         file = tmp_path / f"{stop}.ckpt"
         calls.clear()
         with pytest.raises(KeyboardInterrupt):
@@ -160,18 +160,21 @@ def test_an_interrupted_run_continues_to_the_same_bytes(tmp_path, monkeypatch):
 
 
 def test_interrupted_again_and_again_it_gets_there(tmp_path):
-    whole, file = make().to_bytes(), tmp_path / "run.ckpt"
-    for stop in (3, 3, 4, 5):
-        with pytest.raises(KeyboardInterrupt):
-            make(progress=Interrupting(stop), checkpoint=file)
-    assert make(checkpoint=file).to_bytes() == whole
+    whole, file, interrupted, small = make().to_bytes(), tmp_path / "run.ckpt", 0, None
+    while small is None:
+        try:
+            small = make(progress=Interrupting(3), checkpoint=file)
+        except KeyboardInterrupt:
+            interrupted += 1
+    assert interrupted > 2
+    assert small.to_bytes() == whole
 
 
 def test_an_interrupted_run_of_algorithm_1_continues_to_the_same_bytes(tmp_path):
     counting = Interrupting()
-    options = {**PAPER, "trajectories": 3, "theta_steps": 4}
+    options = {**PAPER, "trajectories": 3}
     whole = make(options=options, progress=counting).to_bytes()
-    for stop in range(2, counting.reports + 1):
+    for stop in (2, counting.reports - 1):
         file = tmp_path / "run.ckpt"
         with pytest.raises(KeyboardInterrupt):
             make(options=options, progress=Interrupting(stop), checkpoint=file)
@@ -189,46 +192,50 @@ def test_a_checkpoint_of_another_command_is_not_used(tmp_path):
 # --- what is learned ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("distance", "anchors"), [("cosine", 1.0), ("cosine", 0.0), ("scaled_l2", 1.0)])
-def test_s_val_improves_the_objective_on_lambdas_it_never_saw(distance, anchors):
-    found = learn(
-        distance=distance, anchors=anchors, points=1, trajectories=12, batch=8, holdout=6, steps=40, check=1,
-        patience=40, lr=0.02,
-    )  # fmt: skip
-    values = [entry["held_out"] for entry in found.history]
-    assert min(values) < 0.7 * values[0]
+@pytest.mark.parametrize(
+    ("distance", "anchors", "lr"), [("cosine", 1.0, 0.02), ("cosine", 0.0, 0.05), ("scaled_l2", 1.0, 0.05)]
+)
+def test_s_val_improves_the_objective_on_lambdas_it_never_saw(distance, anchors, lr):
+    settings = {
+        "distance": distance,
+        "anchors": anchors,
+        "points": 1,
+        "trajectories": 12,
+        "holdout": 6,
+        "iterations": 3,
+    }
+    start = learn(trained=20, **settings, batch=1, steps=1, lr=1e-12).history[0]["held_out"]
+    found = learn(trained=20, **settings, batch=8, steps=40, check=5, patience=40, lr=lr)
+    assert min(entry["held_out"] for entry in found.history) < 0.8 * start
 
 
 def test_the_best_iterate_is_kept():
     """With steps that are far too long the held-out objective goes up again."""
-    settings = {"points": 1, "check": 1, "patience": 99, "lr": 0.5}
-    found = learn(steps=12, **settings)
+    settings = {"points": 1, "patience": 99, "lr": 0.5}
+    found = learn(**settings, steps=8)
     values = [entry["held_out"] for entry in found.history]
     best = int(np.argmin(values))
     assert best < len(values) - 1
-    cut = learn(**{**settings, "steps": best + 1}) if False else _learn_steps(best + 1, settings)
-    torch.testing.assert_close(found.val.graph.x, cut.val.graph.x, rtol=0, atol=0)
-
-
-def _learn_steps(count, settings):
-    return learn(**settings) if count == QUICK["steps"] else learn(**{**settings, "steps": count})
+    cut = learn(**settings, steps=best + 1)
+    assert [entry["held_out"] for entry in cut.history] == values[: best + 1]
+    assert torch.equal(found.val.graph.x, cut.val.graph.x)
 
 
 def test_it_stops_early_where_nothing_improves():
-    long = learn(points=1, check=1, patience=2, lr=0.5)
-    assert len(long.history) < QUICK["steps"]
+    long = learn(points=1, patience=2, lr=0.5, steps=20)
+    assert len(long.history) < 20
     values = [entry["held_out"] for entry in long.history]
     assert min(values[-2:]) >= min(values[:-2])
 
 
 def test_algorithm_1_aligns():
-    """The same trajectories again and again: the last pass is better aligned than the first."""
-    small = make(options={**PAPER, "repeats": 4, "theta_steps": 10, "lr": 0.02})
-    losses = [entry["train"] for entry in small.record["history"]]
-    assert len(losses) == 4 * 2
-    assert sum(losses[-2:]) < 0.7 * sum(losses[:2])
-    assert small.record["full_trainings"] == 0
-    assert small.meta["probes"]["lam"] == []
+    """The same trajectories once more: the second pass is better aligned than the first."""
+    found = learn(**{**PAPER, "repeats": 2, "theta_steps": 4, "lam_every": 3, "lr": 0.005, "step_lam": 0.1})
+    losses = [entry["train"] for entry in found.history]
+    assert len(losses) == 2 * 2
+    assert sum(losses[2:]) < 0.5 * sum(losses[:2])
+    assert found.full_trainings == 0
+    assert found.probes["lam"] == []
 
 
 def test_shared_responses_need_no_training_on_the_original(monkeypatch):
@@ -306,7 +313,7 @@ def test_tables(classes, options):
 
 def test_a_table_improves_the_objective_too():
     task = tiny_table()
-    options = {**QUICK, "points": 1, "trajectories": 10, "batch": 8, "steps": 40, "check": 1, "lr": 0.05}
+    options = {**QUICK, "points": 1, "trajectories": 10, "batch": 8, "steps": 40, "check": 5, "lr": 0.05}
     values = [entry["held_out"] for entry in make(task, task.space(), options=options).record["history"]]
     assert min(values) < 0.9 * values[0]
 

@@ -435,6 +435,15 @@ def test_transforms_agree_with_each_other():
     torch.testing.assert_close(
         sum((forward[n] * to_params[n]).sum() for n in params), pull(to_params)[0] @ to_lam
     )
+
+    # what learns images by alignment: the slope along (params, lam), differentiated in the images
+    def slope(x):
+        return jvp(lambda p, l: relaxed_loss(p, l, x), (params, lam), (to_params, to_lam))[1]
+
+    _, turned = jvp(
+        lambda p, l: grad(relaxed_loss, argnums=2)(p, l, IMAGES), (params, lam), (to_params, to_lam)
+    )
+    torch.testing.assert_close(grad(slope)(IMAGES), turned)
     # a batch over (params, lam)
     two = {n: torch.stack([v, v + 0.1 * to_params[n]]) for n, v in params.items()}
     lams = torch.stack([lam, mixture(1)])

@@ -499,7 +499,7 @@ class _Run:
         return float(anchored_loss(held.g_T, held.v_T, g_S, v_S, self.config.distance, self.config.anchors))
 
     def _check_size(self, *found: Tensor) -> None:
-        """Stop where synthetic values or hypergradients are too large to square: no distance is left."""
+        """Stop where synthetic values or hypergradients are too large to square: nothing is left."""
         if all(bool(torch.isfinite(tensor.square().sum())) for tensor in found):
             return
         largest = max(float(tensor.abs().max()) for tensor in self.tensors.values())

@@ -179,7 +179,7 @@ PUBLISHED = {
 
 
 def gcn_table(found: Sequence[Record]) -> str:
-    """GCond copies by the published protocol: test accuracy in percent, best step on validation, and last step."""
+    """GCond copies by the published protocol: test accuracy in percent, best and last step."""
     rows = [["published", *(f"{PUBLISHED[c]:.1f}" for c in PROTOCOL_COLUMNS)]]
     for words, figure in (("ours", "test_accuracy"), ("ours, last step", "last_step_test_accuracy")):
         row = [words]

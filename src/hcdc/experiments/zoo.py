@@ -1,9 +1,9 @@
-"""Protocol ``gnn-zoo``: rank the held-out half of the 40 graph networks of the paper's appendix on condensed copies.
+"""Protocol ``gnn-zoo``: rank the held-out half of the paper's 40 graph networks on condensed copies.
 
-The space is finite: one half of it (by seed) is condensed on, the other half judges. HCDC relaxes the choice of the filter
-at a fixed width and depth; networks, seeds and steps of the truth are those of the full recipe.
+The space is finite: one half of it (by seed) is condensed on, the other half judges. HCDC relaxes the choice
+of the filter at a fixed width and depth; seeds and steps of the truth are those of the full recipe.
 
-    python -m hcdc.experiments.zoo --dataset cora --size 35 --seeds 0 --methods hcdc,random --out records/gnn-zoo.jsonl
+    python -m hcdc.experiments.zoo --dataset cora --size 35 --seeds 0 --methods hcdc,random --out FILE
 """
 
 from __future__ import annotations

@@ -255,7 +255,9 @@ class NASBench201Table:
     """Results of the benchmark's cells from a flat table (``.csv`` or ``.csv.gz``).
 
     Needed are the columns ``index`` (the benchmark's number of the cell), ``ops`` (six operation numbers
-    joined by ``-``) and those of `COLUMNS`; others are not read.
+    joined by ``-``) and those of `COLUMNS`; others are not read. In the published numbers ``params_m`` of 150
+    cells is that of another cell of their class (with the same function and fewer or more useless weights);
+    `NASBench201.parameter_count` is right for all.
 
     Args:
         path: The file.
