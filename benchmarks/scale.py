@@ -1,6 +1,6 @@
 """One outer step of HCDC on a graph of Reddit2's size, on the CPU: seconds and peak memory of every phase.
 
-    python benchmarks/scale.py [--fraction 1.0] [--lanes 2] [--chunk 1] [--out FILE]
+    python benchmarks/scale.py [--fraction 1.0] [--lanes 2] [--chunk 2] [--out FILE]
 
 The graph is generated, since only its size matters here: as many nodes, edges, features and classes as
 Reddit2, with degree-corrected blocks for structure, in random node order. The outer step is that of the
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,18 +92,27 @@ def generated(fraction: float) -> GraphData:
 
 
 class Phases:
-    """Seconds and peak memory so far of each phase."""
+    """Seconds by the clock, seconds of CPU (other work on the machine stretches them less), peak so far."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         yield
-        row = {"phase": name, "seconds": time.perf_counter() - start, "peak_gib": peak_memory_gib()}
+        row = {
+            "phase": name,
+            "seconds": time.perf_counter() - start,
+            "cpu_seconds": time.process_time() - cpu,
+            "peak_gib": peak_memory_gib(),
+        }
         self.rows.append(row)
-        print(f"{name:28s} {row['seconds']:8.1f} s   peak so far {row['peak_gib']:5.2f} GiB", flush=True)
+        print(
+            f"{name:28s} {row['seconds']:8.1f} s  ({row['cpu_seconds']:8.1f} s of CPU)  "
+            f"peak so far {row['peak_gib']:5.2f} GiB",
+            flush=True,
+        )
 
 
 def outer_step(args: argparse.Namespace, phase: Phases) -> dict[str, Any]:
@@ -172,7 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--fraction", type=float, default=1.0, help="of Reddit2's nodes and edges")
     parser.add_argument("--lanes", type=int, default=2, help="lambdas of the step")
-    parser.add_argument("--chunk", type=int, default=1, help="lambdas at once on the original graph")
+    parser.add_argument("--chunk", type=int, default=2, help="lambdas at once on the original graph")
     parser.add_argument("--steps", type=int, default=2, help="training steps on the original graph")
     parser.add_argument("--iterations", type=int, default=5, help="of conjugate gradients")
     parser.add_argument("--train-size", type=int, default=5 * CLASSES)
@@ -188,6 +198,8 @@ def main() -> None:
         **figures,
         "phases": phase.rows,
         "seconds": sum(row["seconds"] for row in phase.rows),
+        "cpu_seconds": sum(row["cpu_seconds"] for row in phase.rows),
+        "load_average": os.getloadavg(),
         "peak_gib": peak_memory_gib(),
         "limit_gib": LIMIT_GIB,
     }

@@ -173,13 +173,14 @@ def _show_table(rows: Sequence[Row], quiet: bool) -> None:
     """The main columns, on the terminal."""
     if quiet:
         return
-    columns = [column for column in COLUMNS if column.main]
-    table = Table(*(column.heading for column in columns), box=None, header_style="bold", pad_edge=False)
-    for k in range(1, len(columns)):
-        table.columns[k].justify = "right"
+    columns = [column for column in COLUMNS if column.narrow]
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    for column in columns:
+        first, last = column is columns[0], column is columns[-1]
+        table.add_column(column.narrow, justify="left" if first else "right", no_wrap=not last)
     for row in rows:
         name, *cells = (column.cell(row) for column in columns)
-        indent = "  " if row.kind == "rival" else ""
+        indent = " " if row.kind == "rival" else ""
         table.add_row(indent + _printable(name), *cells, style="bold" if row.kind == "copy" else None)
     console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 120)
     console.print(table)
@@ -446,7 +447,8 @@ def evaluate(
     """Rank fresh configurations on the copy and on the full data, and compare."""
     result = json_file or file.with_name(f"{file.name.removesuffix('.hcdc')}.evaluation.json")
     _writable("--json", result)
-    device, small = _device(device), CondensedDataset.load(file)
+    device = _device(device)
+    small = dataclasses.replace(CondensedDataset.load(file), record=_record(file))
     task = reopen_task(small)
     _say(_judge_lines(small, candidates, device), quiet)
     with _progress(quiet) as progress:
@@ -459,7 +461,6 @@ def evaluate(
             cache=cache,
             rivals=rivals,
             progress=progress,
-            condense_seconds=_record(file).get("condense_seconds"),
         ).as_dict()
     _write_json(result, found)
     _show_table(summary_table([found]), quiet)

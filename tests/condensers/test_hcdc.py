@@ -192,21 +192,14 @@ def test_a_checkpoint_of_another_command_is_not_used(tmp_path):
 # --- what is learned ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("distance", "anchors", "lr"), [("cosine", 1.0, 0.02), ("cosine", 0.0, 0.05), ("scaled_l2", 1.0, 0.05)]
-)
-def test_s_val_improves_the_objective_on_lambdas_it_never_saw(distance, anchors, lr):
-    settings = {
-        "distance": distance,
-        "anchors": anchors,
-        "points": 1,
-        "trajectories": 12,
-        "holdout": 6,
-        "iterations": 3,
-    }
-    start = learn(trained=20, **settings, batch=1, steps=1, lr=1e-12).history[0]["held_out"]
-    found = learn(trained=20, **settings, batch=8, steps=40, check=5, patience=40, lr=lr)
-    assert min(entry["held_out"] for entry in found.history) < 0.8 * start
+@pytest.mark.parametrize(("distance", "anchors"), [("cosine", 1.0), ("cosine", 0.0), ("scaled_l2", 1.0)])
+def test_s_val_improves_the_objective_on_lambdas_it_never_saw(distance, anchors):
+    size = {"trajectories": 16, "points": 1, "holdout": 8, "batch": 16, "iterations": 5}
+    found = learn(
+        trained=60, distance=distance, anchors=anchors, steps=72, check=8, patience=9, lr=0.01, **size
+    )
+    values = [entry["held_out"] for entry in found.history]
+    assert min(values) < 0.85 * values[0]
 
 
 def test_the_best_iterate_is_kept():

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from hcdc.core.errors import InputError
 from hcdc.hypergrad import exact, hypergradient, response_hypergradient, unrolled_response
-from hcdc.spaces._cells import EDGES, OPERATIONS, CellNetwork, gumbel_noise, gumbel_one_hot
+from hcdc.spaces._cells import EDGES, OPERATIONS, CellNetwork, batch_norm, gumbel_noise, gumbel_one_hot
 from hcdc.spaces._nasbench201 import (
     COLUMNS,
     NASBench201,
@@ -260,6 +260,36 @@ def test_the_network_is_the_one_of_torch_layers(cell, cells, inputs):
     expected = Module(net, params).train()(images)
     assert expected.std() > 0.1
     torch.testing.assert_close(net.forward(params, torch.empty(0), images), expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("affine", [False, True])
+def test_batch_norm_is_torchs_and_right_where_torchs_is_not(affine):
+    generator = torch.Generator().manual_seed(0)
+    x, to = (torch.randn(4, 2, 3, 3, dtype=F64, generator=generator) for _ in range(2))
+    scale, shift = torch.randn(2, 2, dtype=F64, generator=generator) if affine else (None, None)
+    weights = torch.randn(x.shape, dtype=F64, generator=generator)
+
+    def loss(at, fused=False):
+        return (weights * torch.sin(batch_norm(at, scale, shift, fused))).sum()
+
+    torch.testing.assert_close(batch_norm(x, scale, shift), batch_norm(x, scale, shift, fused=True))
+    torch.testing.assert_close(grad(loss)(x), grad(loss)(x, True))
+    quotient = (grad(loss)(x + 1e-6 * to) - grad(loss)(x - 1e-6 * to)) / 2e-6
+    torch.testing.assert_close(grad(lambda at: jvp(loss, (at,), (to,))[1])(x), quotient, rtol=1e-6, atol=1e-7)
+    for fused in (False, True):
+        twice = grad(lambda at, f=fused: (grad(loss)(at, f) * to).sum())(x)
+        torch.testing.assert_close(twice, quotient, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("config", [None, {"cell": CELL}])
+def test_the_fused_network_is_the_same(config):
+    net = TINY.network(1, 3, config)
+    params, lam = doubled(net), mixture(0)
+
+    def loss(network):
+        return lambda p: F.cross_entropy(network.forward(p, lam, IMAGES), LABELS)
+
+    torch.testing.assert_close(grad(loss(replace(net, fused=True)))(params), grad(loss(net))(params))
 
 
 @pytest.mark.parametrize(("index", "numbers", "count", "valid"), KNOWN)

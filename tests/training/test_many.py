@@ -12,7 +12,7 @@ from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets._graph import Graph, GraphData
 from hcdc.spaces import PolynomialFilter, stack
 from hcdc.tasks import GraphTask
-from hcdc.training._many import Scores, init_many, score_many, train_many
+from hcdc.training._many import Scores, init_many, lanes_that_fit, score_many, train_many
 
 SPACE = PolynomialFilter(order=2, width=6)
 RECIPE = Recipe(steps=40, lr=0.05)
@@ -128,3 +128,15 @@ def test_weights_of_the_data_are_used():
     weighted = dataclasses.replace(task.train, weight=weight)
     few = dataclasses.replace(task.train, y=task.train.y[:4], index=task.train.index[:4])
     close(train_many(task, params, lam, weighted, RECIPE), train_many(task, params, lam, few, RECIPE))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cpu", "gpu"),
+    [(30, 16, 256), (34_493, 16, 256), (232_965, 16, 38), (1_000_000, 4, 9), (50_000_000, 1, 1)],
+)
+def test_lanes_follow_the_size_of_the_graph(nodes, cpu, gpu):
+    task = make_task()
+    large = dataclasses.replace(task.train, graph=Graph(torch.zeros(1, 1).expand(nodes, 1), None))
+    assert lanes_that_fit(task, large, "cpu") == cpu
+    assert lanes_that_fit(task, large, "cuda") == gpu
+    assert lanes_that_fit(task, object(), "cpu") == 16  # not a graph: what it takes is not known

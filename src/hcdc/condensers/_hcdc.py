@@ -499,14 +499,14 @@ class _Run:
         return float(anchored_loss(held.g_T, held.v_T, g_S, v_S, self.config.distance, self.config.anchors))
 
     def _check_size(self, *found: Tensor) -> None:
-        """Stop where synthetic values or hypergradients are too large to square: nothing is left."""
+        """Stop where synthetic values or hypergradients are too large to square: no distance is left."""
         if all(bool(torch.isfinite(tensor.square().sum())) for tensor in found):
             return
         largest = max(float(tensor.abs().max()) for tensor in self.tensors.values())
         raise NumericalError(
-            "values or hypergradients of S_val are not finite or too large to square (the largest number in "
-            f"S_val is {largest:.3g}); scale the features, or try a smaller lr (now {self.config.lr}) or more "
-            f"damping (now {self.config.damping})"
+            f"values or hypergradients of S_val are not finite or too large to square (S_val reaches "
+            f"{largest:.3g}); scale the features, or try a smaller lr (now {self.config.lr}) or more damping "
+            f"(now {self.config.damping})"
         )
 
     def next_lam(self, points: Points, t: int, resumed: bool) -> Tensor:

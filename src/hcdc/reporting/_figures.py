@@ -258,7 +258,14 @@ def draw_all(evaluations: Sequence[Evaluation]) -> list[tuple[str, str, Any]]:
                 f"copy gives it{where}.",
                 draw_scatter(chosen),
             ),
-            (
+        ]
+        timed = [
+            e.get(key)
+            for e in chosen
+            for key in ("full_seconds_per_candidate", "proxy_seconds_per_candidate")
+        ]
+        if None not in timed:  # a full-data result that another machine measured has no seconds
+            what = (
                 f"cost{tail}",
                 "Accumulated seconds of a search on each copy (condensing included) and on the full data; "
                 f"dots mark the break-even{where}.",

@@ -26,7 +26,8 @@ class Row:
         once: Seconds before the first trial (condensing).
         per_trial: Seconds a candidate.
         search: Seconds for all candidates.
-        break_even: Trials from which on it is cheaper than the full data; None if it never is.
+        break_even: Trials from which on it is cheaper than the full data; None if it never is, and for rivals that
+            cost nothing before the first trial.
         note: Why a figure is not defined, or what a rival is.
     """
 
@@ -59,11 +60,12 @@ def summary_table(evaluations: Sequence[Evaluation]) -> list[Row]:
     """Rows for copies, each before its rivals, and, after each group of equal candidates, the full data."""
     names, rivals = short_names(evaluations), rivals_once(evaluations)
     rows = []
-    for group in comparable(evaluations):
+    groups = comparable(evaluations)
+    for group in groups:
         for k in group:
             rows.append(_copy(names[k], evaluations[k]))
             rows += [_rival(rival, names[k], evaluations[k]) for rival in rivals[k]]
-        rows.append(_full(evaluations[group[0]]))
+        rows.append(_full(evaluations[group[0]], alone=len(groups) == 1))
     return rows
 
 
@@ -92,7 +94,7 @@ def _copy(name: str, e: Evaluation) -> Row:
 
 
 def _rival(rival: Evaluation, of: str, e: Evaluation) -> Row:
-    per_trial, once = rival.get("seconds_per_candidate"), rival.get("extra_seconds")
+    per_trial, once = rival.get("seconds_per_candidate"), rival.get("extra_seconds") or None
     return Row(
         name=rival["name"],
         kind="rival",
@@ -108,14 +110,14 @@ def _rival(rival: Evaluation, of: str, e: Evaluation) -> Row:
         once=once,
         per_trial=per_trial,
         search=None if per_trial is None else per_trial * len(e["truth"]),
-        break_even=break_even(once, per_trial, e.get("full_seconds_per_candidate")),
+        break_even=None if once is None else break_even(once, per_trial, e.get("full_seconds_per_candidate")),
         note=rival.get("note") or rival.get("description") or "",
     )
 
 
-def _full(e: Evaluation) -> Row:
+def _full(e: Evaluation, alone: bool) -> Row:
     return Row(
-        name=f"full data ({e['dataset']})",
+        name="full data" if alone else f"full data ({e['dataset']})",
         kind="full",
         test=e.get("best_test_accuracy"),
         regret=0.0,
@@ -170,7 +172,7 @@ def agreement(row: Row) -> str:
 
 def pays(row: Row) -> str:
     """The break-even in words."""
-    if row.kind == "full" or row.spearman is None:
+    if row.kind == "full" or row.spearman is None or (row.kind == "rival" and row.once is None):
         return "-"
     if row.break_even is not None:
         return f"{row.break_even:,}"
@@ -179,54 +181,57 @@ def pays(row: Row) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: heading, what a row shows in it, and what the heading means."""
+    """A column: heading, what a row shows in it, what the heading means.
+
+    ``narrow`` is the heading on a terminal, in lines; a column without one is for the page only.
+    """
 
     heading: str
     cell: Callable[[Row], str]
     meaning: str
-    main: bool = True
+    narrow: str = ""
 
 
 COLUMNS = (
-    Column("copy or rival", lambda row: row.name, "What stood in for the full data."),
+    Column("copy or rival", lambda row: row.name, "What stood in for the full data.", "copy or rival"),
     Column(
         "rank agreement",
         agreement,
         "Spearman's rank correlation of the candidates' scores with their validation accuracy on the full "
         "data, and its bootstrap interval over candidates.",
+        "rank\nagreement",
     ),
-    Column("Kendall", lambda row: number(row.kendall), "Kendall's tau-b of the same two lists.", main=False),
+    Column("Kendall", lambda row: number(row.kendall), "Kendall's tau-b of the same two lists."),
     Column(
         "top 10",
         lambda row: number(row.top_k),
         "Share of the ten truly best candidates among the ten that it puts first.",
-        main=False,
     ),
     Column(
         "better half",
         lambda row: number(row.upper_half),
         "Spearman among the truly better half of the candidates, where a search decides.",
-        main=False,
     ),
     Column(
         "regret (points)",
         lambda row: points(row.regret, row.fraction),
         "Full-data validation accuracy lost by taking its pick and not the best candidate.",
-        main=False,
     ),
     Column(
         "test accuracy of the pick",
         lambda row: score(row.test, row.fraction),
         "The candidate it puts first, trained on the full data, on test data. "
         "For the full data: the candidate that full-data validation selects.",
+        "test\naccuracy\nof pick",
     ),
-    Column("condense (s)", lambda row: seconds(row.once), "Seconds spent once, before the first trial."),
-    Column("per trial (s)", lambda row: seconds(row.per_trial), "Seconds a candidate.", main=False),
-    Column("search (s)", lambda row: seconds(row.search), "Seconds for all candidates."),
+    Column("condense (s)", lambda row: seconds(row.once), "Seconds spent once, before the first trial.", "condense\n(s)"),
+    Column("per trial (s)", lambda row: seconds(row.per_trial), "Seconds a candidate."),
+    Column("search (s)", lambda row: seconds(row.search), "Seconds for all candidates.", "search\n(s)"),
     Column(
         "break-even (trials)",
         pays,
         "Number of trials from which on condensing and searching take less time than the full data.",
+        "break-even\n(trials)",
     ),
 )
-"""Columns in order; ``main`` ones fit on a terminal."""
+"""Columns in order."""

@@ -4,6 +4,7 @@ from hcdc.spaces._base import Config, Network, Params, Space, config_hash, stack
 from hcdc.spaces._box import Box
 from hcdc.spaces._finite import Finite, halves, project_simplex
 from hcdc.spaces._gnn_zoo import GNNZoo
+from hcdc.spaces._nasbench201 import NASBench201, NASBench201Table
 from hcdc.spaces._polynomial import PolynomialFilter
 from hcdc.spaces._product import Product
 from hcdc.spaces._registry import from_spec, register
@@ -13,6 +14,8 @@ __all__ = [
     "Config",
     "Finite",
     "GNNZoo",
+    "NASBench201",
+    "NASBench201Table",
     "Network",
     "Params",
     "PolynomialFilter",

@@ -34,16 +34,27 @@ def split_edges(lam: Tensor) -> Tensor:
     return lam.reshape(*lam.shape[:-1], len(EDGES), len(OPERATIONS))
 
 
-def batch_norm(x: Tensor, params: Params, name: str) -> Tensor:
-    """BatchNorm by the statistics of the batch itself, with a scale and a shift where ``params`` has them."""
-    scale, shift = params.get(f"{name}.scale"), params.get(f"{name}.shift")
-    return F.batch_norm(x, None, None, scale, shift, training=True)
+def batch_norm(x: Tensor, scale: Tensor | None, shift: Tensor | None, fused: bool = False) -> Tensor:
+    """BatchNorm of ``[n, c, h, w]`` by the batch's own statistics, with right derivatives of every order.
 
+    ``F.batch_norm`` has wrong ones: where a forward-mode derivative is differentiated again (the slope of the
+    validation loss along a response, differentiated in the images: what alignment does), torch takes the
+    statistics for constants and says nothing (pytorch issue 196699). Its gradients, and gradients of
+    gradients, are right.
 
-def convolve(x: Tensor, params: Params, name: str, stride: int = 1) -> Tensor:
-    """Convolution without bias that keeps the image's size (or halves it, rounded up), then BatchNorm."""
-    weight = params[f"{name}.weight"]
-    return batch_norm(F.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2), params, name)
+    Args:
+        x: Images.
+        scale, shift: ``[c]``, or None for 1 and 0.
+        fused: Use ``F.batch_norm``; faster.
+    """
+    if fused:
+        return F.batch_norm(x, None, None, scale, shift, training=True)
+    variance, mean = torch.var_mean(x, (0, 2, 3), correction=0, keepdim=True)
+    factor = torch.rsqrt(variance + 1e-5)
+    if scale is None or shift is None:
+        return (x - mean) * factor
+    factor = factor * scale[:, None, None]
+    return (x - mean) * factor + shift[:, None, None]
 
 
 def live_edges(operations: tuple[int, ...]) -> frozenset[int]:
@@ -104,6 +115,8 @@ class CellNetwork:
         classes: Number of classes.
         affine: BatchNorm inside cells has a scale and a shift. The benchmark's candidates have them, its
             supernet does not, where a scale would undo what lambda does; outside cells they always exist.
+        fused: Use torch's own BatchNorm: faster, with the same values and gradients, for training alone; not
+            for hypergradients, see `batch_norm`.
     """
 
     cell: tuple[int, ...] | None
@@ -112,6 +125,7 @@ class CellNetwork:
     inputs: int
     classes: int
     affine: bool
+    fused: bool = False
 
     def prepare(self, images: Tensor) -> None:
         """Nothing has to be made beforehand."""
@@ -171,18 +185,27 @@ class CellNetwork:
         if self.cell is None and lam.shape != (MIXTURE,):
             raise InputError(f"lam has shape {tuple(lam.shape)}; the relaxed cell needs ({MIXTURE},)")
         mixture = split_edges(lam) if self.cell is None else None
-        x = convolve(images, params, "stem")
+        x = self._convolve(params, "stem", images)
         for stage in range(STAGES):
             if stage:
                 x = self._reduce(params, f"reductions.{stage - 1}", x)
             for k in range(stage * self.cells, (stage + 1) * self.cells):
                 x = self._cell(params, f"cells.{k}", mixture, x)
-        pooled = F.relu(batch_norm(x, params, "last")).mean((-2, -1))
+        pooled = F.relu(self._norm(params, "last", x)).mean((-2, -1))
         return F.linear(pooled, params["linear.weight"], params["linear.bias"])
 
+    def _norm(self, params: Params, name: str, x: Tensor) -> Tensor:
+        """BatchNorm with the scale and shift of that name, where ``params`` has them."""
+        return batch_norm(x, params.get(f"{name}.scale"), params.get(f"{name}.shift"), self.fused)
+
+    def _convolve(self, params: Params, name: str, x: Tensor, stride: int = 1) -> Tensor:
+        """Convolution without bias that keeps the image's size (or halves it, rounded up), then BatchNorm."""
+        weight = params[f"{name}.weight"]
+        return self._norm(params, name, F.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2))
+
     def _reduce(self, params: Params, name: str, x: Tensor) -> Tensor:
-        main = convolve(F.relu(x), params, f"{name}.first", stride=2)
-        main = convolve(F.relu(main), params, f"{name}.second")
+        main = self._convolve(params, f"{name}.first", F.relu(x), stride=2)
+        main = self._convolve(params, f"{name}.second", F.relu(main))
         shortcut = F.avg_pool2d(x, 2, stride=2, ceil_mode=True)  # as the convolution rounds an odd size
         return main + F.conv2d(shortcut, params[f"{name}.shortcut.weight"])
 
@@ -213,7 +236,7 @@ class CellNetwork:
             return node.x
         if operation == POOL:
             return node.pool
-        return convolve(node.relu, params, f"{name}.{_name(edge, operation)}")
+        return self._convolve(params, f"{name}.{_name(edge, operation)}", node.relu)
 
 
 def _name(edge: int, operation: int) -> str:

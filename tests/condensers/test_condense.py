@@ -1,0 +1,245 @@
+"""`condense` and `plan`: defaults, ways to make S_val, what is refused, and what is left on disk."""
+
+import json
+
+import pytest
+import torch
+from quick_hcdc import QUICK, SPACE, Interrupting, content, make, short_recipes, tiny_table
+from reducer_conformance import content as part_content
+from reducer_conformance import reduce
+from tiny_graph import tiny_task
+
+import hcdc.condensers._condense as condensing
+from hcdc.condensers import METHODS, VAL_METHODS, condense, hcdc_presets, make_hcdc, make_reducer, plan
+from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.errors import InputError, NumericalError
+from hcdc.core.recipe import Recipe
+from hcdc.datasets import CondensedDataset
+from hcdc.spaces import from_spec
+
+pytestmark = pytest.mark.usefixtures("short_recipes")
+__all__ = ["short_recipes"]
+
+
+# --- defaults -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_each_method_does_by_default(method):
+    made = plan(tiny_task(), SPACE, method, train_size=6)
+    learned = method == "hcdc"
+    assert made.meta["train_method"] == ("reach" if learned else method)
+    assert made.meta["val_method"] == ("both" if learned else "same")
+    assert made.val_size == 12  # 6 * 40 / 20
+    assert made.meta["metric"] == made.calibrated.metric == ("loss" if learned else "accuracy")
+    assert made.meta["seed"] == 0
+    assert made.meta["settings"]["train"] == made.reducer.settings()
+    json.dumps(made.meta)
+
+
+def test_the_full_recipe_is_that_of_the_protocol(monkeypatch):
+    monkeypatch.undo()
+    made = plan(tiny_task(), SPACE, train_size=6)
+    assert made.full == Recipe(steps=200, lr=0.01, weight_decay=5e-4, seeds=3, metric="accuracy")
+    assert made.calibrated == Recipe(steps=200, lr=0.01, weight_decay=5e-4, seeds=3, metric="loss")
+
+
+def test_the_default_settings_of_hcdc_are_frozen():
+    """The records were made with these."""
+    assert make_hcdc().settings() == {
+        "trajectories": 80,
+        "points": 2,
+        "step_lam": 0.25,
+        "holdout": 32,
+        "steps": 500,
+        "lr": 1e-3,
+        "batch": 32,
+        "check": 50,
+        "patience": 6,
+        "distance": "cosine",
+        "anchors": 1.0,
+        "response": "own",
+        "schedule": "batched",
+        "solver": "conjugate_gradient",
+        "iterations": 10,
+        "damping": 1e-3,
+        "curvature": "gauss_newton",
+        "labels": "proportional",
+        "structure": "reach",
+        "adjacency": False,
+        "repeats": 1,
+        "theta_steps": 50,
+        "lam_every": 10,
+        "val_batch": 0,
+        "fanout": "",
+        "nodes": 0,
+    }
+
+
+def test_presets_are_settings_by_name():
+    presets = hcdc_presets()
+    assert {"default", "demo", "paper"} <= set(presets)
+    for name, preset in presets.items():
+        assert preset["note"]
+        assert {**make_hcdc().settings(), **preset["settings"]} == make_hcdc(name).settings()
+    paper = make_hcdc("paper")
+    assert (paper.response, paper.schedule, paper.distance, paper.anchors) == (
+        "shared",
+        "sequential",
+        "cosine",
+        0.0,
+    )
+    assert make_hcdc("paper", iterations=3).iterations == 3
+
+
+def test_a_table_has_its_own_defaults():
+    task = tiny_table()
+    assert plan(task, task.space(), train_size=6).meta["train_method"] == "random"
+    values = tiny_table(None)
+    made = plan(values, values.space(), "random", train_size=6)
+    assert made.full.metric == made.calibrated.metric == "loss"
+
+
+def test_val_size_has_the_classes_and_no_more_than_there_are():
+    assert plan(tiny_task(), SPACE, train_size=20).val_size == 40
+    assert plan(tiny_task(), SPACE, train_size=3).val_size == 6
+    assert plan(tiny_task(), SPACE, train_size=3, val_size=5).val_size == 5
+
+
+def test_equal_plans_have_equal_keys():
+    keys = {plan(tiny_task(), SPACE, train_size=n, seed=s).key() for n in (6, 7) for s in (0, 1)}
+    assert len(keys) == 4
+    assert plan(tiny_task(), SPACE, train_size=6).key() in keys
+
+
+# --- ways to make S_val -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["random", "kcenter", "hcdc"])
+@pytest.mark.parametrize("val_method", ["same", "random", "real"])
+def test_s_val_that_is_not_learned(method, val_method):
+    task = tiny_task()
+    small = make(task, method=method, val_method=val_method, options=None)
+    reducer = make_reducer("reach" if method == "hcdc" else method)
+    assert part_content(small.train) == part_content(reduce(reducer, task, "train", 6))
+    if val_method == "real":
+        assert small.val is None
+    elif val_method == "random":
+        assert part_content(small.val) == part_content(task.sample("val", 9, 0))
+    else:
+        assert part_content(small.val) == part_content(reduce(reducer, task, "val", 9))
+    assert small.meta["metric"] == "accuracy"
+    assert small.meta["candidates"] == []
+
+
+def test_aligned_is_both_without_anchors():
+    aligned, both = make(val_method="aligned"), make(val_method="both")
+    assert aligned.meta["settings"]["val"]["anchors"] == 0.0
+    assert both.meta["settings"]["val"]["anchors"] == 1.0
+    assert content(aligned) != content(both)
+    assert content(aligned) == content(make(val_method="both", options={**QUICK, "anchors": 0.0}))
+    assert {aligned.meta["metric"], both.meta["metric"]} == {"loss"}
+
+
+def test_the_record_and_the_file(tmp_path):
+    small = make()
+    record = small.record
+    assert record["condense_seconds"] == pytest.approx(sum(record["phases"].values()))
+    assert set(record["phases"]) == {"train", "val"}
+    assert [entry["step"] for entry in record["history"]] == [1, 2, 3, 4]
+    assert record["environment"]["device"].startswith("cpu")
+    again = CondensedDataset.load(small.save(tmp_path / "a.hcdc"))
+    assert content(again) == content(small)
+    assert again.meta == small.meta
+    assert from_spec(again.meta["space"]) == SPACE
+    assert (again.meta["train_size"], again.meta["val_size"]) == (6, 9)
+
+
+# --- what is refused ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"method": "hcd"}, "method 'hcd' is not known; did you mean 'hcdc'?"),
+        ({"train_method": "gcon"}, "train_method 'gcon' is not known; did you mean 'gcond'?"),
+        ({"train_method": "hcdc"}, "train_method 'hcdc' is not known"),
+        ({"val_method": "align"}, "val_method 'align' is not known; did you mean 'aligned'?"),
+        ({"preset": "papers"}, "preset of method 'hcdc' 'papers' is not known; did you mean 'paper'?"),
+        ({"method": "gcond", "preset": "corra"}, "preset of method 'gcond' 'corra' is not known"),
+        ({"method": "random", "val_method": "both"}, "method 'hcdc' with train_method 'random'"),
+        ({"method": "random", "train_method": "gcond"}, "method 'random' makes S_train itself"),
+        ({"options": {"epochs": 3}}, "setting of method 'hcdc' 'epochs' is not known"),
+        ({"method": "gcond", "options": {"epoch": 3}}, "did you mean 'epochs'?"),
+        ({"method": "random", "options": {"epochs": 3}}, "method 'random' has no settings"),
+        ({"options": {"steps": "many"}}, "setting 'steps' of method 'hcdc' must be int, got 'many'"),
+        ({"train_size": 2}, "train_size 2: there are 3 classes, so at least 3 are needed; try 15"),
+        ({"train_size": 21}, "train_size 21: the original has only 20 such examples"),
+        ({"val_size": 2}, "val_size 2: there are 3 classes"),
+        ({"val_size": 41}, "val_size 41: the original has only 40"),
+        ({"val_size": 0}, "val_size 0: there are 3 classes"),
+    ],
+)
+def test_a_bad_argument_is_one_sentence_and_nothing_is_written(arguments, words, tmp_path):
+    given = {"train_size": 6, "method": "hcdc", "checkpoint": tmp_path / "run.ckpt", **arguments}
+    with pytest.raises(InputError) as error:
+        condense(tiny_task(), SPACE, **given)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_sizes_of_a_table_of_values():
+    task = tiny_table(None)
+    with pytest.raises(InputError, match="train_size 0: at least 1 is needed; try 5"):
+        plan(task, task.space(), train_size=0)
+
+
+@pytest.mark.parametrize("method", ["gcond", "kcenter", "reach"])
+def test_methods_for_graphs_refuse_tables(method):
+    task = tiny_table()
+    with pytest.raises(InputError, match=f"method '{method}' condenses graphs"):
+        condense(task, task.space(), method, train_size=6)
+
+
+def test_a_class_without_examples_is_refused(tmp_path):
+    with pytest.raises(InputError, match="class 3 has no labelled example"):
+        make(tiny_task(empty_class=True), checkpoint=tmp_path / "run.ckpt")
+    assert not list(tmp_path.iterdir())
+
+
+# --- what is left on disk -----------------------------------------------------------------------------------
+
+
+def test_checkpoints_are_removed_and_nothing_else(tmp_path):
+    others = ["run.ckpt2", "run.ckpt.hcdc", "run.ckpt.values", "xrun.ckpt", "run.ckpt.lamp"]
+    for name in others:
+        (tmp_path / name).write_text("mine")
+    file = tmp_path / "run.ckpt"
+    with pytest.raises(KeyboardInterrupt):
+        make(checkpoint=file, progress=Interrupting(7))
+    left = {path.name for path in tmp_path.iterdir()} - set(others)
+    assert {"run.ckpt.original-holdout", "run.ckpt.original-point0", "run.ckpt.val"} <= left
+    make(checkpoint=file)
+    assert {path.name for path in tmp_path.iterdir()} == set(others)
+
+
+def test_a_failed_run_leaves_nothing(tmp_path, monkeypatch):
+    def fails(*_, checkpoint, **__):
+        Checkpoint(checkpoint.path, checkpoint.key).child("val").save({"x": torch.ones(1)}, {})
+        raise NumericalError("the gradient of S_val is not finite")
+
+    monkeypatch.setattr(condensing, "learn_validation", fails)
+    with pytest.raises(NumericalError):
+        make(checkpoint=tmp_path / "run.ckpt")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_checkpoint_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make()
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_of_val_methods_are_all_there():
+    assert set(VAL_METHODS) == {"both", "aligned", "same", "random", "real"}
