@@ -10,7 +10,7 @@ from reducer_conformance import reduce
 from tiny_graph import tiny_task
 
 import hcdc.condensers._condense as condensing
-from hcdc.condensers import METHODS, VAL_METHODS, condense, hcdc_presets, make_hcdc, make_reducer, plan
+from hcdc.condensers import METHODS, condense, hcdc_presets, make_hcdc, make_reducer, plan
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.recipe import Recipe
@@ -239,7 +239,3 @@ def test_without_a_checkpoint_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make()
     assert not list(tmp_path.iterdir())
-
-
-def test_names_of_val_methods_are_all_there():
-    assert set(VAL_METHODS) == {"both", "aligned", "same", "random", "real"}

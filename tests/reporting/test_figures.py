@@ -61,6 +61,11 @@ def test_cost_marks_the_break_even_or_says_that_there_is_none():
     assert [list(dot.get_xdata()) for dot in dots] == [[172]]
 
 
+def test_costs_are_not_drawn_where_they_were_not_measured(tmp_path):
+    written = write_figures([evaluation("hcdc", full_seconds_per_candidate=None)], tmp_path)
+    assert [path.name for path in written] == ["agreement.png", "ranks.png", "scatter.png"]
+
+
 def test_figures_are_written_and_equal_for_equal_evaluations(tmp_path):
     evaluations = [evaluation("random"), evaluation("hcdc")]
     first = write_figures(evaluations, tmp_path / "a")

@@ -20,8 +20,19 @@ def test_rows_are_copies_with_rivals_and_the_full_data():
         ("copy", "hcdc"),
         ("rival", "random-val"),
         ("rival", "real-val"),
-        ("full", "full data (citeseer-embedded)"),
+        ("full", "full data"),
     ]
+
+
+def test_each_data_set_has_its_own_full_row():
+    rows = summary_table([evaluation("hcdc"), evaluation("hcdc", dataset="cora")])
+    assert [r.name for r in rows if r.kind == "full"] == ["full data (citeseer-embedded)", "full data (cora)"]
+
+
+def test_rivals_have_a_break_even_where_they_cost_something_before_the_first_trial():
+    real, early = (r for r in summary_table([evaluation("hcdc")]) if r.name in ("real-val", "early-stopping"))
+    assert (real.once, real.break_even, pays(real)) == (60.0, 188, "188")
+    assert (early.once, early.break_even, pays(early)) == (None, None, "-")
 
 
 def test_a_row_says_what_the_evaluation_says():
@@ -43,6 +54,7 @@ def test_what_never_pays_says_so():
 def test_undefined_agreement_is_said():
     row = summary_table([evaluation("hcdc", spearman=None, interval=[None, None])])[0]
     assert agreement(row) == "not defined"
+    assert pays(row) == "-"
 
 
 def test_scores_that_are_no_accuracies_are_not_percent():

@@ -29,7 +29,7 @@ TRAIN_SIZE = 30
 """Training nodes of each copy; Citeseer has 120."""
 CANDIDATES = 24
 """Filters searched; the protocol of the records has 80."""
-WIDTH = 16
+WIDTH = 8
 """Hidden units of the networks; the protocol of the records has 64."""
 PHASES = 8
 """Steps that progress counts: three for random (with the full data) and for HCDC, two for GCond."""
@@ -81,7 +81,7 @@ def run_demo(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """The same sums in the same order on machines with few and many cores; small matrices gain little by more."""
+    """Equal sums on machines with few and many cores; matrices this small gain little by more threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -6,7 +6,7 @@ import io
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -236,42 +236,44 @@ def draw_cost(evaluations: Sequence[Evaluation]) -> Any:
     return figure
 
 
+FIGURES: dict[str, tuple[Callable[[Sequence[Evaluation]], Any], str]] = {
+    "agreement": (draw_agreement, "Rank agreement of copies and rivals."),
+    "ranks": (
+        draw_ranks,
+        "Each row shows all candidates in the order a method puts them; the colour is the true rank, lighter "
+        "is better. A method that ranks as the full data does repeats the first row.",
+    ),
+    "scatter": (
+        draw_scatter,
+        "Each dot is a candidate: its validation accuracy on the full data, and the score the copy gives it.",
+    ),
+    "cost": (
+        draw_cost,
+        "Accumulated seconds of a search on each copy (condensing included) and on the full data; dots mark "
+        "the break-even.",
+    ),
+}
+"""Each figure by name: what draws it, and its caption."""
+
+
 def draw_all(evaluations: Sequence[Evaluation]) -> list[tuple[str, str, Any]]:
-    """Every figure as ``(name, what it shows, figure)``, for each group of equal candidates and truth."""
+    """Every figure as ``(name, caption, figure)``, for each group of equal candidates and truth.
+
+    Costs are drawn where they were measured: full-data results of another machine have no seconds.
+    """
     groups = comparable(evaluations)
     figures = []
-    for number_, group in enumerate(groups, 1):
+    for place, group in enumerate(groups, 1):
         chosen = [evaluations[k] for k in group]
-        tail = "" if len(groups) == 1 else f"-{number_}"
-        where = "" if len(groups) == 1 else f" ({chosen[0]['dataset']}, {', '.join(short_names(chosen))})"
-        figures += [
-            (f"agreement{tail}", f"Rank agreement of copies and rivals{where}.", draw_agreement(chosen)),
-            (
-                f"ranks{tail}",
-                "Each row shows all candidates in the order a method puts them; the colour is the true rank, "
-                f"lighter is better. A method that ranks as the full data does repeats the first row{where}.",
-                draw_ranks(chosen),
-            ),
-            (
-                f"scatter{tail}",
-                "Each dot is a candidate: its validation accuracy on the full data, and the score that the "
-                f"copy gives it{where}.",
-                draw_scatter(chosen),
-            ),
-        ]
-        timed = [
-            e.get(key)
-            for e in chosen
-            for key in ("full_seconds_per_candidate", "proxy_seconds_per_candidate")
-        ]
-        if None not in timed:  # a full-data result that another machine measured has no seconds
-            what = (
-                f"cost{tail}",
-                "Accumulated seconds of a search on each copy (condensing included) and on the full data; "
-                f"dots mark the break-even{where}.",
-                draw_cost(chosen),
-            ),
-        ]
+        timed = all(
+            e.get(f"{where}_seconds_per_candidate") is not None for e in chosen for where in ("proxy", "full")
+        )
+        for name, (draw, caption) in FIGURES.items():
+            if timed or name != "cost":
+                if len(groups) > 1:
+                    name = f"{name}-{place}"
+                    caption = f"{chosen[0]['dataset']} ({', '.join(short_names(chosen))}). {caption}"
+                figures.append((name, caption, draw(chosen)))
     return figures
 
 

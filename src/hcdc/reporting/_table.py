@@ -26,8 +26,8 @@ class Row:
         once: Seconds before the first trial (condensing).
         per_trial: Seconds a candidate.
         search: Seconds for all candidates.
-        break_even: Trials from which on it is cheaper than the full data; None if it never is, and for rivals that
-            cost nothing before the first trial.
+        break_even: Trials from which on it is cheaper than the full data; None if it never is, and for
+            rivals that cost nothing before the first trial.
         note: Why a figure is not defined, or what a rival is.
     """
 
@@ -224,7 +224,12 @@ COLUMNS = (
         "For the full data: the candidate that full-data validation selects.",
         "test\naccuracy\nof pick",
     ),
-    Column("condense (s)", lambda row: seconds(row.once), "Seconds spent once, before the first trial.", "condense\n(s)"),
+    Column(
+        "condense (s)",
+        lambda row: seconds(row.once),
+        "Seconds spent once, before the first trial.",
+        "condense\n(s)",
+    ),
     Column("per trial (s)", lambda row: seconds(row.per_trial), "Seconds a candidate."),
     Column("search (s)", lambda row: seconds(row.search), "Seconds for all candidates.", "search\n(s)"),
     Column(

@@ -1,0 +1,384 @@
+"""Judging a copy: the document, what is dropped, what is cached, what pays, and what must not matter."""
+
+import functools
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from judged_copies import FULL, SPACE, copy_of, graph_data
+from scipy import stats
+
+import hcdc.condensers._condense as condensing
+import hcdc.evaluation._evaluate as judging
+import hcdc.training._truth as truths
+from hcdc.condensers import condense
+from hcdc.core import records
+from hcdc.core.errors import InputError
+from hcdc.core.recipe import Recipe
+from hcdc.core.seeds import numpy_stream
+from hcdc.datasets._table import Rows, TableData
+from hcdc.evaluation import agreement, break_even, evaluate, judges
+from hcdc.spaces import Finite, GNNZoo, PolynomialFilter, config_hash, halves
+from hcdc.tasks import GraphTask, TableTask
+
+TASK = GraphTask(graph_data())
+FIELDS = {
+    "dataset", "method", "train_method", "val_method", "train_size", "val_size", "seed", "judge_seed",
+    "space", "metric", "candidates", "dropped", "spearman", "kendall", "interval", "level", "top_k_overlap",
+    "upper_half_spearman", "regret", "selected_test_accuracy", "best_test_accuracy", "condense_seconds",
+    "proxy_seconds", "full_seconds", "proxy_seconds_per_candidate", "full_seconds_per_candidate",
+    "break_even_trials", "configs", "truth", "test", "proxy", "rivals", "environment", "note",
+}  # fmt: skip
+RIVAL_FIELDS = {
+    "name", "description", "spearman", "kendall", "interval", "top_k_overlap", "upper_half_spearman",
+    "regret", "selected_test_accuracy", "seconds_per_candidate", "extra_seconds", "proxy", "note",
+}  # fmt: skip
+
+
+def judge(small=None, candidates=6, task=TASK, **arguments):
+    return evaluate(small or copy_of(), candidates=candidates, task=task, **arguments)
+
+
+@functools.cache
+def judged():
+    """One evaluation that several tests read."""
+    probes = {"lam": [SPACE.encode(c).tolist() for c in SPACE.sample(9, numpy_stream(0, "probes"))]}
+    probes["score"] = [sum(lam) for lam in probes["lam"]]
+    return judge(copy_of(record={"condense_seconds": 2.0}, probes=probes)).as_dict()
+
+
+# --- the document -------------------------------------------------------------------------------------------
+
+
+def test_the_document_has_every_field():
+    found = judged()
+    assert set(found) >= FIELDS
+    json.loads(json.dumps(found, allow_nan=False))
+    for key in ("configs", "truth", "test", "proxy"):
+        assert len(found[key]) == found["candidates"] == 6
+    assert (found["dataset"], found["train_size"], found["val_size"]) == ("blocks", 6, 9)
+    assert (found["seed"], found["judge_seed"], found["level"]) == (0, 0, 0.9)
+    assert found["space"] == SPACE.spec()
+    assert found["environment"]["device"] == records.device_name("cpu")
+    assert found["interval"][0] <= found["spearman"] <= found["interval"][1]
+    assert found["condense_seconds"] == 2.0
+
+
+def test_figures_are_those_of_the_scores():
+    found = judged()
+    truth, test, proxy = (np.asarray(found[key]) for key in ("truth", "test", "proxy"))
+    assert found["spearman"] == pytest.approx(stats.spearmanr(truth, proxy).statistic)
+    assert found["kendall"] == pytest.approx(stats.kendalltau(truth, proxy).statistic)
+    assert found["regret"] == pytest.approx(truth.max() - truth[proxy.argmax()])
+    assert found["selected_test_accuracy"] == test[proxy.argmax()]
+    assert found["best_test_accuracy"] == test[truth.argmax()]
+    assert found["proxy_seconds"] == pytest.approx(6 * found["proxy_seconds_per_candidate"])
+    assert found["full_seconds"] == pytest.approx(6 * found["full_seconds_per_candidate"])
+
+
+def test_every_rival_is_there():
+    found = judged()
+    rivals = {rival["name"]: rival for rival in found["rivals"]}
+    expected = {"random-val", "real-val", "early-stopping", "equal-cost", "parameter-count", "ridge-probes"}
+    assert set(rivals) >= expected
+    for rival in rivals.values():
+        assert set(rival) >= RIVAL_FIELDS
+        assert len(rival["proxy"]) == 6
+        assert rival["description"]
+        assert rival["seconds_per_candidate"] >= 0
+    assert "2 of 6 steps" in rivals["early-stopping"]["description"]  # 6 of 18 training nodes
+    assert rivals["parameter-count"]["spearman"] is None  # every filter has as many
+    assert "no ranking" in rivals["parameter-count"]["note"]
+    assert judge(rivals=False)["rivals"] == []
+
+
+def test_rivals_share_s_train_and_differ_in_what_validates(monkeypatch):
+    seen = {}
+    run_candidates = judging.run_candidates
+
+    def watched(task, space, configs, train, parts, *rest):
+        seen.update({name: (train, part) for name, part in parts.items()})
+        return run_candidates(task, space, configs, train, parts, *rest)
+
+    monkeypatch.setattr(judging, "run_candidates", watched)
+    small = copy_of()
+    judge(small)
+    for name in ("copy", "random", "reach", "real"):
+        assert torch.equal(seen[name][0].graph.x, small.train.graph.x)
+    assert torch.equal(seen["copy"][1].graph.x, small.val.graph.x)
+    assert len(seen["random"][1]) == len(seen["reach"][1]) == len(small.val)
+    assert len(seen["real"][1]) == 24
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "loss"])
+def test_the_metric_is_the_one_in_the_file(metric):
+    found = judge(copy_of(metric=metric), rivals=False)
+    assert found["metric"] == metric
+    assert all(0 <= v <= 1 if metric == "accuracy" else v < 0 for v in found["proxy"])
+
+
+def test_the_real_validation_set():
+    found = judge(copy_of(val=False)).as_dict()
+    assert found["val_size"] is None
+    real = next(rival for rival in found["rivals"] if rival["name"] == "real-val")
+    assert found["proxy"] == real["proxy"]
+
+
+def test_constant_scores_have_no_ranking():
+    found = agreement([0.1, 0.3, 0.2], [0.5, 0.6, 0.7], [1.0, 1.0, 1.0])
+    for key in ("spearman", "kendall", "top_k_overlap", "upper_half_spearman", "regret"):
+        assert math.isnan(found[key])
+    assert math.isnan(found["selected_test_accuracy"])
+    assert all(math.isnan(v) for v in found["interval"])
+    assert "no ranking" in found["note"]
+    assert agreement([0.1, 0.3, 0.2], [0.5, 0.6, 0.7], [1.0, 3.0, 2.0])["note"] == ""
+
+
+def test_constant_scores_are_null_in_the_document(monkeypatch):
+    def constant(results, metric, part):
+        return [0.5] * len(results)
+
+    monkeypatch.setattr(judging, "proxy_scores", constant)
+    found = judge(rivals=False).as_dict()
+    assert found["spearman"] is found["kendall"] is found["regret"] is found["selected_test_accuracy"] is None
+    assert found["interval"] == [None, None]
+    assert found["note"]
+    assert found["best_test_accuracy"] is not None
+
+
+# --- who judges ---------------------------------------------------------------------------------------------
+
+
+def test_candidates_that_made_the_copy_are_dropped_and_counted():
+    drawn = SPACE.sample(6, numpy_stream(3, "judge"))
+    used = [config_hash(config) for config in (drawn[1], drawn[4])]
+    found = judge(copy_of(candidates=used), seed=3, rivals=False)
+    assert (found["candidates"], found["dropped"]) == (4, 2)
+    assert found["configs"] == [drawn[i] for i in (0, 2, 3, 5)]
+
+
+def test_where_hardly_any_is_left_nothing_is_judged():
+    used = [config_hash(config) for config in SPACE.sample(6, numpy_stream(0, "judge"))[:5]]
+    with pytest.raises(InputError, match="candidates 6: 5 of 6 were used to make this copy"):
+        judge(copy_of(candidates=used))
+
+
+def test_condensing_and_judging_never_draw_the_same(monkeypatch):
+    """With equal seeds: the roles of the random streams keep them apart."""
+    monkeypatch.setattr(condensing, "Recipe", functools.partial(Recipe, steps=2))
+    options = {"trajectories": 4, "points": 1, "holdout": 3, "steps": 1, "iterations": 1}
+    small = condense(TASK, SPACE, train_size=6, val_size=6, seed=3, options=options)
+    configs, dropped = judges(small, SPACE, 80, 3)
+    assert (len(configs), dropped) == (80, 0)
+    assert not set(small.meta["candidates"]) & {config_hash(config) for config in configs}
+
+
+def test_a_finite_space_is_judged_on_the_other_half():
+    space = Finite([{"k": i} for i in range(9)])
+    mine, other = halves(space, 5)
+    small = copy_of(space=space, seed=5, candidates=[config_hash(config) for config in mine])
+    assert judges(small, space, 80, 0) == (other, 0)
+    assert judges(small, space, 2, 0) == (other[:2], 0)
+
+
+def test_graph_networks_are_judged_one_by_one():
+    pytest.importorskip("torch_geometric")
+    full = Recipe(steps=1, seeds=1)
+    found = judge(copy_of(space=GNNZoo(), full=full), candidates=4)
+    assert found["candidates"] == 4
+    assert found["configs"] == halves(GNNZoo(), 0)[1][:4]
+    counts = next(rival for rival in found["rivals"] if rival["name"] == "parameter-count")["proxy"]
+    assert len(set(counts)) > 1
+
+
+# --- the cache ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """How many candidates were trained for the truth."""
+    calls = []
+    run_candidates = truths.run_candidates
+
+    def counted(task, space, configs, *rest):
+        calls.append(len(configs))
+        return run_candidates(task, space, configs, *rest)
+
+    monkeypatch.setattr(truths, "run_candidates", counted)
+    return calls
+
+
+def test_full_data_results_are_used_again(trained, tmp_path):
+    def again(small=None, **arguments):
+        return judge(small, cache=tmp_path, rivals=False, **arguments)
+
+    first = again()
+    assert trained == [6]
+    second = again()
+    assert trained == [6]  # nothing more
+    assert second["truth"] == first["truth"]
+    assert second["full_seconds"] == pytest.approx(first["full_seconds"])
+    again(candidates=8)
+    assert trained == [6, 2]
+    again(copy_of(full=Recipe(steps=5, seeds=2)))
+    assert trained == [6, 2, 6]  # another recipe, another truth
+    decayed = GraphTask(graph_data(), weight_decay=0.1)
+    again(copy_of(decayed), task=decayed)
+    assert trained == [6, 2, 6, 6]
+
+
+def test_an_interrupted_truth_goes_on_where_it_stopped(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr(truths, "lanes_that_fit", lambda *_: 4)  # two candidates of two seeds a batch
+    append, appended = truths.records.append, []
+
+    def stopping(file, record):
+        append(file, record)
+        appended.append(record["hash"])
+        if len(appended) == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(truths.records, "append", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        judge(cache=tmp_path, rivals=False)
+    monkeypatch.setattr(truths.records, "append", append)
+    found = judge(cache=tmp_path, rivals=False)
+    assert trained == [6, 2]
+    assert found["truth"] == judge(rivals=False)["truth"]
+
+
+def test_results_of_another_device_have_no_seconds(tmp_path):
+    judge(cache=tmp_path, rivals=False)
+    (file,) = tmp_path.glob("*.jsonl")
+    file.write_text(file.read_text().replace(records.device_name("cpu"), "NVIDIA H200"))
+    found = judge(copy_of(record={"condense_seconds": 1.0}), cache=tmp_path).as_dict()
+    assert found["full_seconds"] is found["full_seconds_per_candidate"] is found["break_even_trials"] is None
+    assert found["proxy_seconds"] > 0
+    assert "equal-cost" not in {rival["name"] for rival in found["rivals"]}
+
+
+def test_the_cache_lies_where_the_environment_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("HCDC_CACHE", str(tmp_path / "here"))
+    judge(rivals=False)
+    assert len(list((tmp_path / "here").glob("*.jsonl"))) == 1
+
+
+# --- what it costs ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "per_proxy", "per_full", "trials"),
+    [
+        (10.0, 1.0, 3.0, 5),
+        (10.5, 1.0, 3.0, 6),
+        (0.0, 1.0, 3.0, 1),
+        (10.0, 3.0, 3.0, None),
+        (10.0, 4.0, 3.0, None),
+        (None, 1.0, 3.0, None),
+        (10.0, 1.0, math.nan, None),
+    ],
+)
+def test_break_even(seconds, per_proxy, per_full, trials):
+    assert break_even(seconds, per_proxy, per_full) == trials
+
+
+def test_seconds_of_condensing_come_from_the_record_or_the_argument():
+    small = copy_of(record={"condense_seconds": 7.0})
+    assert judge(small, rivals=False)["condense_seconds"] == 7.0
+    assert judge(small, rivals=False, condense_seconds=3.0)["condense_seconds"] == 3.0
+    unknown = judge(rivals=False).as_dict()
+    assert unknown["condense_seconds"] is unknown["break_even_trials"] is None
+
+
+# --- no leaks -----------------------------------------------------------------------------------------------
+
+
+def test_test_labels_change_nothing_but_test_figures():
+    shuffled = GraphTask(graph_data(permute_test=True))
+    probes = {"lam": [[float(i), 0.0, 1.0] for i in range(6)], "score": [0.1, 0.4, 0.2, 0.5, 0.3, 0.6]}
+    one = judge(copy_of(probes=probes)).as_dict()
+    two = judge(copy_of(shuffled, probes=probes), task=shuffled).as_dict()
+    assert one["test"] != two["test"]
+    for key in ("configs", "truth", "proxy", "spearman", "regret"):
+        assert one[key] == two[key]
+    for mine, other in zip(one["rivals"], two["rivals"]):
+        assert mine["proxy"] == other["proxy"]
+        assert mine["regret"] == other["regret"]
+    pick = int(np.argmax(two["proxy"]))
+    assert two["selected_test_accuracy"] == two["test"][pick]
+    assert one["selected_test_accuracy"] == one["test"][pick]
+
+
+def test_condensing_never_sees_test_labels(monkeypatch):
+    monkeypatch.setattr(condensing, "Recipe", functools.partial(Recipe, steps=2))
+    options = {"trajectories": 2, "points": 1, "holdout": 2, "steps": 1, "iterations": 1}
+    copies = [
+        condense(GraphTask(graph_data(shuffled)), SPACE, train_size=6, val_size=6, options=options)
+        for shuffled in (False, True)
+    ]
+    one, two = (copy.tensors() for copy in copies)
+    assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+# --- what is refused ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("candidates", [1, 0, -3])
+def test_one_candidate_has_no_ranking(candidates):
+    with pytest.raises(InputError, match=f"candidates {candidates}: at least 2"):
+        judge(candidates=candidates)
+
+
+def test_another_task_than_that_of_the_copy_is_refused():
+    with pytest.raises(InputError, match="fingerprint"):
+        judge(task=GraphTask(graph_data(permute_test=True)))
+    with pytest.raises(InputError, match=r"'inductive'.*the copy was made for"):
+        judge(task=GraphTask(graph_data(), "inductive"))
+
+
+def test_data_handed_over_in_memory_cannot_be_read_again():
+    with pytest.raises(InputError, match="pass the data itself"):
+        evaluate(copy_of(), candidates=4)
+
+
+# --- tables -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [3, None])
+def test_tables_are_judged_too(classes, monkeypatch):
+    monkeypatch.setattr(condensing, "Recipe", functools.partial(Recipe, steps=4, lr=0.05))
+    rng = np.random.default_rng(0)
+    x = torch.from_numpy(rng.normal(size=(60, 4))).float()
+    y = x[:, 0] - 2 * x[:, 2] if classes is None else x[:, :3].argmax(1)
+    rows = [Rows(x[a:b], y[a:b]) for a, b in ((0, 24), (24, 44), (44, 60))]
+    data = TableData("numbers", "memory", *rows, num_classes=classes)
+    task = TableTask(data, "ridge" if classes is None else "logistic")
+    options = {"trajectories": 4, "points": 1, "holdout": 3, "steps": 2, "iterations": 2}
+    small = condense(task, task.space(), train_size=8, options=options)
+    found = evaluate(small, candidates=5, task=task).as_dict()
+    json.dumps(found, allow_nan=False)
+    names = {rival["name"] for rival in found["rivals"]}
+    assert {"random-val", "real-val", "early-stopping", "ridge-probes"} <= names
+    assert "parameter-count" not in names
+    if classes is None:
+        assert found["metric"] == "loss"
+        assert all(v <= 0 for v in found["truth"])
+    assert found["regret"] >= 0
+    assert found["candidates"] == 5
+
+
+def test_settings_that_make_the_truth():
+    """The scores are those of training and scoring by hand."""
+    config = SPACE.sample(1, numpy_stream(0, "judge"))[0]
+    found = judge(rivals=False)
+    bound = TASK.bind(PolynomialFilter(order=2, width=4))
+    accuracies = []
+    for repeat in range(FULL.seeds):
+        keys = [(config_hash(config), repeat)]
+        params = truths.init_many(bound, keys, 0, "truth", "cpu")
+        lam = SPACE.encode(config).float()[None]
+        params = truths.train_many(bound, params, lam, TASK.train, FULL)
+        logits = bound.predict({k: v[0] for k, v in params.items()}, lam[0], TASK.val)
+        accuracies.append(float((logits.argmax(1) == TASK.val.y).float().mean()))
+    assert found["truth"][0] == pytest.approx(np.mean(accuracies), abs=1e-6)
