@@ -53,6 +53,12 @@ def test_equal_sets_are_said_to_be_equal():
     assert "the learned validation set ranked as well as the real one" in validation_choice(e)
 
 
+def test_a_random_set_is_called_so_and_not_compared_with_another():
+    text = validation_choice(evaluation("gcond", val_method="random"))
+    assert "the small random one" in text
+    assert "as many random" not in text
+
+
 def test_a_small_difference_may_be_chance():
     text = validation_choice(evaluation("hcdc", noise=0.05, real_noise=0.05))
     assert "may be chance" in text

@@ -75,7 +75,11 @@ def _gain_text(evaluation: Evaluation, first: Sequence[float] | None, second: Se
 
 
 def _kind(evaluation: Evaluation) -> str:
-    return "learned" if evaluation.get("val_method") in ("aligned", "both") else "condensed"
+    """What the file's own validation set is."""
+    if evaluation.get("val_method") in ("aligned", "both"):
+        return "learned"
+    drawn = evaluation.get("val_method") == "random" or evaluation.get("train_method") == "random"
+    return "small random" if drawn else "condensed"
 
 
 def validation_choice(evaluation: Evaluation) -> str:
@@ -105,7 +109,7 @@ def validation_choice(evaluation: Evaluation) -> str:
                 f"the {kind} validation set ranked better than the real one: Spearman {number(own)} against "
                 f"{number(value)} ({text})"
             )
-    if drawn := _rival(evaluation, "random"):
+    if kind != "small random" and (drawn := _rival(evaluation, "random")):
         text = _gain_text(evaluation, evaluation["proxy"], drawn.get("proxy"))
         sentences.append(
             f"as many random validation examples had {number(drawn['spearman'])} (the {kind} set: {text})"
