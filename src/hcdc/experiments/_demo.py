@@ -22,8 +22,8 @@ from hcdc.reporting import write_figures, write_report
 from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import GraphTask
 
-COPIES: dict[str, str] = {"random": "random", "gcond": "random", "hcdc": "aligned"}
-"""What makes S_train (HCDC: from a random one) and S_val; GCond as published makes no validation set."""
+COPIES: dict[str, str | None] = {"random": "random", "gcond": "random", "hcdc": None}
+"""Methods, and what makes S_val: GCond as published makes no validation set, HCDC learns its own."""
 PRESET = "demo"
 TRAIN_SIZE = 30
 """Training nodes of each copy; Citeseer has 120."""
