@@ -273,7 +273,9 @@ class _Judge:
 
         def same_train(name: str, part: str, metric: str, words: str) -> None:
             seconds = sum(r.seconds_for(part) for r in results)
-            add(name, f"same S_train, {words}, by {metric}", proxy_scores(results, metric, part), seconds)
+            made = self.small.record.get("phases", {}).get("train", 0.0)
+            scores = proxy_scores(results, metric, part)
+            add(name, f"same S_train, {words}, by {metric}", scores, seconds, extra=made)
 
         size = self.val_size
         same_train("random-val", "random", self.metric, f"{size} random validation examples")

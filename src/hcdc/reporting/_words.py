@@ -158,7 +158,7 @@ def _copy_sentence(e: Evaluation) -> str:
 
 def _pick_text(picked: float, best: float, fraction: bool) -> str:
     what = "accuracy" if fraction else "score"
-    if picked == best:
+    if points(picked - best, fraction) in ("0.0", "-0.0", "0"):
         return f"{what} of {score(picked, fraction)}, the same as"
     lost = points(abs(best - picked), fraction) + (" points" if fraction else "")
     return f"{what} of {score(picked, fraction)}, {lost} {'below' if picked < best else 'above'}"
