@@ -330,7 +330,7 @@ class _Run:
             tensors, state = saved
             begun, best, stale, self.history = state["step"], state["best"], state["stale"], state["history"]
             self.tensors, self.first, self.second, best_tensors = (self._part(tensors, p) for p in "tmvb")
-        self.phase.step(begun)
+        self.phase.first_step = begun
         bounds = [config.steps * (t + 1) // config.points for t in range(config.points)]
         for t, bound in enumerate(bounds):
             fresh = self.points(path.lam, f"point{t}")

@@ -129,7 +129,7 @@ def truth(
     missing = [config for config in configs if config_hash(config) not in known]
     if missing:
         phase = (progress or Progress()).phase("full data", len(missing))
-        phase.step(0)
+        phase.first_step = 0
         count = 0
 
         def keep(batch: list[tuple[Config, Result]]) -> None:
