@@ -118,7 +118,8 @@ def gain_table(found: Sequence[Record]) -> str:
                 row.append("undefined" if gains else "not run")
                 continue
             mean, interval = mean_interval(gains)
-            row.append(f"{mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]")
+            bounds = f"[{interval.low:+.3f}, {interval.high:+.3f}]" if len(gains) > 1 else "(1 of 5 seeds)"
+            row.append(f"{mean:+.3f} {bounds}")
         rows.append(row)
     return _table(["HCDC's gain over", *_head(PROTOCOL_COLUMNS)], rows)
 
