@@ -318,7 +318,7 @@ def condense(
     train_size: Annotated[int, typer.Option("--train-size", help="Training examples of the copy, in all.")],
     out: Annotated[Path, typer.Option("--out", help="The condensed file to write, NAME.hcdc.")],
     method: Annotated[
-        str, typer.Option("--method", help="random, kcenter, herding, gcondx, gcond or hcdc.")
+        str, typer.Option("--method", help="random, reach, kcenter, herding, gcondx, gcond or hcdc.")
     ] = "hcdc",
     val_size: Annotated[
         MaybeInt,
@@ -326,7 +326,9 @@ def condense(
     ] = None,
     train_method: Annotated[
         MaybeText,
-        typer.Option("--train-method", help="What makes S_train; the method itself, 'random' for hcdc."),
+        typer.Option(
+            "--train-method", help="What makes S_train for hcdc; 'reach' for graphs, else 'random'."
+        ),
     ] = None,
     val_method: Annotated[
         MaybeText,

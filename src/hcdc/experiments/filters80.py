@@ -76,7 +76,7 @@ def run(
                     rivals=name == "hcdc",
                 ).as_dict()  # fmt: skip
                 records.append(
-                    out, {"protocol": PROTOCOL, "label": name, **_short(found), "making": small.record}
+                    out, {"protocol": PROTOCOL, "label": name, **short(found), "making": small.record}
                 )
                 logging.getLogger("hcdc").info(
                     "%s %s %d seed %d: spearman %.3f, pick %.3f", dataset, name, size, seed,
@@ -106,7 +106,7 @@ def _copy(
     return small
 
 
-def _short(found: dict[str, Any]) -> dict[str, Any]:
+def short(found: dict[str, Any]) -> dict[str, Any]:
     """The record without what the seed gives again, rivals without their scores, numbers rounded."""
     kept = {key: value for key, value in found.items() if key not in ("configs", "note")}
     kept["rivals"] = [{k: v for k, v in rival.items() if k != "proxy"} for rival in found["rivals"]]

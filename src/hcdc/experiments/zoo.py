@@ -19,7 +19,7 @@ from hcdc.condensers import condense
 from hcdc.core import records
 from hcdc.datasets import data
 from hcdc.evaluation import evaluate
-from hcdc.experiments.filters80 import METHODS, _short
+from hcdc.experiments.filters80 import METHODS, short
 from hcdc.spaces import GNNZoo
 from hcdc.tasks import GraphTask
 
@@ -48,7 +48,7 @@ def run(
         found = evaluate(
             small, candidates=40, seed=seed, task=task, device=device, cache=cache, rivals=name == "hcdc"
         ).as_dict()
-        record = {"protocol": PROTOCOL, "label": name, **_short(found), "making": small.record}
+        record = {"protocol": PROTOCOL, "label": name, **short(found), "making": small.record}
         records.append(out, {**record, "configs": found["configs"]})
         logging.getLogger("hcdc").info("%s %s %d seed %d: %s", dataset, name, size, seed, found["spearman"])
 
