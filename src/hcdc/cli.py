@@ -326,9 +326,7 @@ def condense(
     ] = None,
     train_method: Annotated[
         MaybeText,
-        typer.Option(
-            "--train-method", help="What makes S_train for hcdc; 'reach' for graphs, else 'random'."
-        ),
+        typer.Option("--train-method", help="What makes S_train for hcdc; 'reach' on graphs."),
     ] = None,
     val_method: Annotated[
         MaybeText,
