@@ -2,6 +2,7 @@
 
 from hcdc.spaces._base import Config, Network, Params, Space, config_hash, stack
 from hcdc.spaces._box import Box
+from hcdc.spaces._convnet import ConvNet
 from hcdc.spaces._finite import Finite, halves, project_simplex
 from hcdc.spaces._gnn_zoo import GNNZoo
 from hcdc.spaces._nasbench201 import NASBench201, NASBench201Table
@@ -12,6 +13,7 @@ from hcdc.spaces._registry import from_spec, register
 __all__ = [
     "Box",
     "Config",
+    "ConvNet",
     "Finite",
     "GNNZoo",
     "NASBench201",

@@ -1,0 +1,243 @@
+"""Image classification by networks of a search space, by ConvNet-3, or by a user's own modules."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, replace_all_batch_norm_modules_
+from torch.nn import functional as F
+
+from hcdc.core.errors import InputError, unknown_name
+from hcdc.core.labels import allocate_labels
+from hcdc.core.seeds import stream
+from hcdc.datasets._images import ImageData, Images
+from hcdc.spaces._base import Config, Params, Space
+from hcdc.spaces._convnet import ConvNet
+from hcdc.tasks._base import Task
+
+PARTS = ("train", "val", "test")
+Factory = Callable[[Config], nn.Module]
+
+
+class ModuleNetwork:
+    """The network of a user's factory as pure functions.
+
+    BatchNorm layers use the statistics of the batch they are given, in training and in scoring (their running
+    statistics are a state that a pure function has no place for); dropout is off.
+
+    Args:
+        factory: ``factory(config) -> nn.Module`` from images ``[n, c, h, w]`` to logits ``[n, classes]``.
+        config: The candidate.
+    """
+
+    def __init__(self, factory: Factory, config: Config):
+        self.factory, self.config = factory, config
+        self.module = self._fresh(torch.Generator().manual_seed(0))
+        for part in self.module.modules():
+            if isinstance(part, nn.modules.dropout._DropoutNd):
+                part.p = 0.0
+
+    def _fresh(self, generator: torch.Generator) -> nn.Module:
+        """A module whose initialisation is drawn from ``generator`` alone; other streams stay as they are."""
+        seed = int(torch.randint(2**62, (1,), generator=generator))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = self.factory(self.config)
+        if not isinstance(module, nn.Module):
+            raise InputError(
+                f"model: the factory returned {type(module).__name__} for {self.config}, not a Module"
+            )
+        return replace_all_batch_norm_modules_(module)
+
+    def init(self, generator: torch.Generator) -> Params:
+        """Parameters as the module initialises them."""
+        return {name: p.detach().clone() for name, p in self._fresh(generator).named_parameters()}
+
+    def prepare(self, images: Tensor) -> None:
+        """Nothing has to be made beforehand."""
+        return
+
+    def forward(self, params: Params, lam: Tensor | None, images: Tensor) -> Tensor:
+        """Logits ``[n, classes]``; lambda is not read."""
+        buffers = {name: b.to(images.device) for name, b in self.module.named_buffers()}
+        logits: Tensor = functional_call(self.module, (params, buffers), (images,))
+        return logits
+
+
+@dataclass(frozen=True, eq=False)
+class ImageTask(Task):
+    """Cross-entropy on labelled images, weight decay in the training loss.
+
+    Images that are stored as uint8 are normalised, channel by channel, when a network sees them; floating
+    point images are taken as they are: original ones are normalised once, synthetic ones live in the
+    normalised space and are never clipped.
+
+    Attributes:
+        data: The data set.
+        model: ``"space"``: networks of the search space (NAS-Bench-201 cells); ``"convnet"``: ConvNet-3; or a
+            factory of your own, see `ModuleNetwork`.
+        weight_decay: Coefficient of ``w/2 ||theta||^2``.
+        net: The network, set by `bind`.
+    """
+
+    data: ImageData
+    model: str | Factory = "space"
+    weight_decay: float = 5e-4
+    net: Any = None
+    _parts: dict[str, Images] = dataclasses.field(default_factory=dict, repr=False)
+
+    kind = "image"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.model, str) and self.model not in ("space", "convnet"):
+            raise unknown_name("model", self.model, ("space", "convnet"))
+        if not self.weight_decay >= 0:
+            raise InputError(f"weight_decay {self.weight_decay}: it must be at least 0")
+
+    def part(self, name: str) -> Images:
+        """T_train, T_val or the test images: uint8 as stored, or normalised floating point."""
+        if name not in PARTS:
+            raise unknown_name("part", name, PARTS)
+        if name not in self._parts:
+            images: Images = getattr(self.data, name)
+            if images.x.is_floating_point():
+                images = Images(self.data.normalised(images.x), images.y)
+            self._parts[name] = images
+        return self._parts[name]
+
+    @property
+    def train(self) -> Images:
+        return self.part("train")
+
+    @property
+    def val(self) -> Images:
+        return self.part("val")
+
+    @property
+    def test(self) -> Images:
+        return self.part("test")
+
+    @property
+    def num_classes(self) -> int:
+        return self.data.num_classes
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """Images ``[m, c, h, w]`` as networks see them: floating point, normalised."""
+        return x if x.is_floating_point() else self.data.normalised(x)
+
+    def network(self, space: Space | None = None, config: Config | None = None) -> Any:
+        """The network of a candidate; the relaxed one of the space where ``config`` is None."""
+        channels, height, width = self.data.shape
+        if self.model == "convnet":
+            return ConvNet(channels, self.num_classes, (height, width))
+        if not isinstance(self.model, str):
+            if config is None:
+                raise InputError(
+                    "model: a factory of modules has no relaxed network, so hypergradients in lambda do not "
+                    "exist; choose val_method 'probes', 'weighted', 'random' or 'real'"
+                )
+            return ModuleNetwork(self.model, config)
+        net = None if space is None else space.network(channels, self.num_classes, config)
+        if net is None:
+            name = "none" if space is None else space.name
+            raise InputError(
+                f"space '{name}' builds no image network; use NASBench201, or give ImageTask a model"
+            )
+        return net
+
+    def bind(self, space: Space, config: Config | None = None) -> ImageTask:
+        return dataclasses.replace(self, net=self.network(space, config))
+
+    def _network(self) -> Any:
+        if self.net is None:
+            raise InputError("this ImageTask has no network yet; bind it to a space: task.bind(space)")
+        return self.net
+
+    def init(self, generator: torch.Generator) -> Params:
+        params: Params = self._network().init(generator)
+        return params
+
+    def predict(self, params: Params, lam: Tensor, data: Images) -> Tensor:
+        """Logits ``[m, classes]``; BatchNorm takes the statistics of these m images."""
+        logits: Tensor = self._network().forward(params, lam, self.inputs(data.x))
+        return logits
+
+    def loss(self, outputs: Tensor, data: Images) -> Tensor:
+        if data.weight is None:
+            return F.cross_entropy(outputs, data.y)
+        each = F.cross_entropy(outputs, data.y, reduction="none")
+        return (each * data.weight).sum() / data.weight.sum()
+
+    def penalty(self, params: Params, lam: Tensor) -> Tensor:
+        return 0.5 * self.weight_decay * torch.stack([p.square().sum() for p in params.values()]).sum()
+
+    def score(self, outputs: Tensor, data: Images) -> Tensor:
+        """Accuracy, weighted as the loss is."""
+        right = (outputs.argmax(-1) == data.y).to(outputs.dtype)
+        if data.weight is None:
+            return right.mean()
+        return (right * data.weight).sum() / data.weight.sum()
+
+    def labels(self, part: str, size: int) -> Tensor:
+        """Labels ``[size]`` of a small set, sorted by class: equal counts, the first classes one more."""
+        y = self.part(part).y
+        wanted = allocate_labels(y, size, self.num_classes, f"{part}_size", balanced=True)
+        have, asked = (v.cpu().bincount(minlength=self.num_classes) for v in (y, wanted))
+        most = -(-size // self.num_classes)
+        short = torch.nonzero(have < min(most, int(asked.max()))).flatten().tolist()
+        if short:
+            c = short[0]
+            raise InputError(
+                f"{part}_size {size} is {most} images a class, and class {c} "
+                f"('{self.data.class_names[c]}') has only {int(have[c])} {part} images; choose at most {int(have.min())} a class, "
+                f"{int(have.min()) * self.num_classes} in all"
+            )
+        return wanted
+
+    def sample(self, part: str, size: int, seed: int, balanced: bool = True) -> Images:
+        """Random real images, equally many a class, sorted by class, normalised."""
+        images = self.part(part)
+        counts = self.labels(part, size).bincount(minlength=self.num_classes).tolist()
+        generator = stream(seed, "sample", part)
+        y = images.y.cpu()
+        chosen = []
+        for label, count in enumerate(counts):
+            members = torch.nonzero(y == label).flatten()
+            chosen.append(members[torch.randperm(len(members), generator=generator)[:count]])
+        return self.chosen(part, torch.cat(chosen))
+
+    def chosen(self, part: str, picked: Tensor) -> Images:
+        """The images at positions ``picked`` ``[m]`` of a part, normalised."""
+        images = self.part(part)
+        picked = picked.to(images.y.device)
+        return Images(self.inputs(images.x[picked]), images.y[picked])
+
+    def tensors(self, data: Images) -> dict[str, Tensor]:
+        return {"x": data.x}
+
+    def replace(self, data: Images, tensors: dict[str, Tensor]) -> Images:
+        """Other pixels (``"x"``) or weights (``"weight"``); labels stay."""
+        if unknown := set(tensors) - {"x", "weight"}:
+            raise unknown_name("tensor of a synthetic set of images", min(unknown), ("x", "weight"))
+        return dataclasses.replace(data, **tensors)
+
+    def subset(self, data: Images, index: Tensor) -> Images:
+        """The images ``index`` ``[b]``."""
+        return Images(data.x[index], data.y[index], None if data.weight is None else data.weight[index])
+
+    def to(self, device: torch.device | str) -> ImageTask:
+        return dataclasses.replace(self, data=self.data.to(device), _parts={})
+
+    def spec(self) -> dict[str, Any]:
+        """JSON-able settings, stored in the condensed file; a factory by its name."""
+        model = (
+            self.model
+            if isinstance(self.model, str)
+            else f"{self.model.__module__}:{self.model.__qualname__}"
+        )
+        return {"name": self.kind, "model": model, "weight_decay": self.weight_decay}
