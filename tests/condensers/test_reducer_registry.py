@@ -8,7 +8,7 @@ from hcdc.core.errors import InputError
 
 
 def test_names():
-    assert set(REDUCERS) == {"random", "reach", "kcenter", "herding", "gcondx", "gcond"}
+    assert set(REDUCERS) == {"random", "reach", "kcenter", "herding", "gcondx", "gcond", "dm"}
 
 
 @pytest.mark.parametrize("name", sorted(REDUCERS))

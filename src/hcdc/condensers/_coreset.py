@@ -1,36 +1,42 @@
-"""What K-Center and Herding share: embeddings by a GCN trained on the original, choice class by class."""
+"""What K-Center and Herding share: embeddings by a trained network, choice class by class."""
 
 from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from hcdc.condensers._base import Reducer, allocate_labels
+from hcdc.condensers._image_coreset import choose_images, embed_images
 from hcdc.condensers._nodes import chosen, graph_task, members
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
 from hcdc.datasets._graph import Nodes
+from hcdc.datasets._images import Images
 from hcdc.tasks._base import Task
 from hcdc.tasks._graph import GraphTask
+from hcdc.tasks._image import ImageTask
 from hcdc.training._gcn import GCNRecipe, gcn_inputs, gcn_logits, train_gcn
 
 
 @dataclass(frozen=True)
 class Coreset(Reducer):
-    """Real nodes chosen by their embeddings, with their induced subgraph.
+    """Real nodes chosen by their embeddings, with their induced subgraph; or real images.
 
     The embedding of a node is the log-softmax output of a 2-layer GCN trained on the original training nodes
-    (last step), as the coresets published with GCond take it.
+    (last step), as the coresets published with GCond take it. That of an image is what the last layer of a
+    ConvNet-3 sees, trained on the original training images (last epoch, no augmentation).
 
     Attributes:
-        steps: Adam steps of the GCN's training.
+        steps: Steps of that network's training: Adam for a GCN, SGD at batch 256 for a ConvNet, rounded up to
+            whole epochs.
         hidden: Its width.
     """
 
@@ -49,7 +55,10 @@ class Coreset(Reducer):
 
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
-    ) -> Nodes:
+    ) -> Nodes | Images:
+        if isinstance(task, ImageTask):
+            embed = partial(embed_images, task, part, self.steps, self.hidden, seed, progress, self.name)
+            return choose_images(task, part, size, self.choose, embed, checkpoint)
         graph = graph_task(task, self.name)
         nodes = graph.part(part)
         wanted = allocate_labels(nodes.y, size, graph.num_classes, f"{part}_size")

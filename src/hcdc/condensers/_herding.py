@@ -1,4 +1,4 @@
-"""Herding: chosen nodes whose running mean follows the class mean."""
+"""Herding: chosen members whose running mean follows the class mean."""
 
 from __future__ import annotations
 

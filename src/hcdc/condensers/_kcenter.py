@@ -1,4 +1,4 @@
-"""K-Center greedy: cover each class by its chosen nodes."""
+"""K-Center greedy: cover each class by its chosen members."""
 
 from __future__ import annotations
 

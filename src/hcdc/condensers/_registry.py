@@ -9,6 +9,7 @@ from importlib import resources
 from typing import Any
 
 from hcdc.condensers._base import Reducer
+from hcdc.condensers._dm import DM
 from hcdc.condensers._gcond import GCond, GCondX
 from hcdc.condensers._herding import Herding
 from hcdc.condensers._kcenter import KCenter
@@ -17,7 +18,7 @@ from hcdc.condensers._reach import Reach
 from hcdc.core.errors import InputError, unknown_name
 
 REDUCERS: dict[str, type[Reducer]] = {
-    reducer.name: reducer for reducer in (RandomReducer, Reach, KCenter, Herding, GCondX, GCond)
+    reducer.name: reducer for reducer in (RandomReducer, Reach, KCenter, Herding, GCondX, GCond, DM)
 }
 
 

@@ -12,19 +12,30 @@ from typing import Any
 from hcdc.core.errors import InputError, unknown_name
 
 METRICS = ("accuracy", "loss")
+OPTIMIZERS = ("adam", "sgd")
+AUGMENTATIONS = ("none", "flip-crop")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A training recipe: full-batch Adam with L2 weight decay in the loss.
+    """A training recipe, with L2 weight decay in the loss.
+
+    Graphs and tables take full-batch Adam (``batch`` 0). Images take mini-batches, by SGD with momentum .9
+    and a cosine from ``lr`` down to ``lr_end``.
 
     Attributes:
         steps: Optimiser steps; the last step is scored.
-        lr: Learning rate of Adam.
+        lr: Learning rate (of SGD: the first).
         weight_decay: Coefficient w of ``w/2 * ||theta||^2`` in the training loss.
         seeds: Independent initialisations whose scores are averaged.
         metric: What ranks candidates on the validation set, ``"accuracy"`` (higher is better) or ``"loss"``
             (lower is better).
+        optimizer: ``"adam"`` (constant rate) or ``"sgd"``.
+        batch: Examples of a mini-batch, drawn epoch by epoch without repeats; 0 is all.
+        lr_end: The last learning rate of SGD's cosine.
+        clip: Largest norm of the gradient; 0 is no limit (SGD).
+        augment: ``"none"``, or ``"flip-crop"``: each image is mirrored or not and shifted by up to an eighth
+            of its side.
     """
 
     steps: int = 200
@@ -32,6 +43,11 @@ class Recipe:
     weight_decay: float = 5e-4
     seeds: int = 1
     metric: str = "accuracy"
+    optimizer: str = "adam"
+    batch: int = 0
+    lr_end: float = 0.0
+    clip: float = 0.0
+    augment: str = "none"
 
     def __post_init__(self) -> None:
         if not (_whole(self.steps) and _whole(self.seeds) and self.steps >= 1 and self.seeds >= 1):
@@ -44,8 +60,22 @@ class Recipe:
                 "a recipe needs finite lr > 0 and weight_decay >= 0, "
                 f"got {self.lr!r} and {self.weight_decay!r}"
             )
-        if self.metric not in METRICS:
-            raise unknown_name("metric", str(self.metric), METRICS)
+        if not (_whole(self.batch) and self.batch >= 0):
+            raise InputError(f"a recipe needs a batch of at least 0 (0 is all examples), got {self.batch!r}")
+        if not (
+            _number(self.lr_end) and _number(self.clip) and 0 <= self.lr_end <= self.lr and self.clip >= 0
+        ):
+            raise InputError(
+                "a recipe needs 0 <= lr_end <= lr and clip >= 0, "
+                f"got {self.lr_end!r} (lr {self.lr!r}) and {self.clip!r}"
+            )
+        for what, value, choices in (
+            ("metric", self.metric, METRICS),
+            ("optimizer", self.optimizer, OPTIMIZERS),
+            ("augment", self.augment, AUGMENTATIONS),
+        ):
+            if value not in choices:
+                raise unknown_name(what, str(value), choices)
 
     def as_dict(self) -> dict[str, Any]:
         """The settings as plain JSON."""

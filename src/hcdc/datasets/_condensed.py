@@ -24,13 +24,15 @@ from hcdc.core.files import write_atomic
 from hcdc.core.records import jsonable, version
 from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets._graph import Graph, Matrix, Nodes
+from hcdc.datasets._images import Images
 from hcdc.datasets._table import Rows
 
 FORMAT_VERSION = 1
 ENTRY = "hcdc"
 REAL = "real"
 
-Part = Nodes | Rows
+Part = Nodes | Rows | Images
+KINDS = {"graph": Nodes, "table": Rows, "image": Images}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +65,7 @@ class CondensedDataset:
             "val_method": REAL if self.val is None else "synthetic",
             **{key: value for key, value in given.items() if key != "digest"},
             "format_version": FORMAT_VERSION,
-            "kind": "graph" if isinstance(self.train, Nodes) else "table",
+            "kind": next(kind for kind, form in KINDS.items() if isinstance(self.train, form)),
             "train_size": len(self.train),
             "val_size": None if self.val is None else len(self.val),
         }
@@ -76,7 +78,7 @@ class CondensedDataset:
 
     @property
     def kind(self) -> str:
-        """``"graph"`` or ``"table"``."""
+        """``"graph"``, ``"table"`` or ``"image"``."""
         return str(self.meta["kind"])
 
     @property
@@ -141,7 +143,7 @@ class CondensedDataset:
         if not whole:
             raise _damaged(name)
         try:
-            build = _nodes if meta["kind"] == "graph" else _rows
+            build = {"graph": _nodes, "table": _rows, "image": _images}[meta["kind"]]
             val = build("val", tensors) if "val/y" in tensors else None
             return cls(build("train", tensors), val, meta)
         except (KeyError, InputError) as error:
@@ -176,9 +178,10 @@ class CondensedDataset:
         ``train_mask`` of the first and ``val_mask`` of the second mark the labelled nodes; other nodes have
         label -1. ``node_weight`` holds the weights of labelled nodes in the loss where they are not equal.
         """
-        if not isinstance(self.train, Nodes) or isinstance(self.val, Rows):
+        if not isinstance(self.train, Nodes) or not isinstance(self.val, Nodes | None):
             raise InputError(
-                "this condensed data set is a table, which PyG has no form for; use to_torch() or to_numpy()"
+                f"this condensed data set is of kind '{self.kind}', which PyG has no form for; "
+                "use to_torch() or to_numpy()"
             )
         return _pyg(self.train, "train"), None if self.val is None else _pyg(self.val, "val")
 
@@ -197,7 +200,7 @@ class CondensedDataset:
                 "classes",
                 "regression" if classes is None else f"{classes}: {', '.join(data.get('class_names') or [])}",
             ),
-            ("features", f"{_width(self.train)}, normalisation {data.get('normalisation', '?')}"),
+            ("features", f"{_form(self.train)}, normalisation {data.get('normalisation', '?')}"),
             ("split", str(data.get("split", "?"))),
             ("task", _text(meta.get("task"))),
             ("space", _text(meta.get("space"))),
@@ -302,6 +305,10 @@ def _rows(part: str, tensors: Mapping[str, Tensor]) -> Rows:
     return Rows(tensors[f"{part}/x"], tensors[f"{part}/y"], tensors.get(f"{part}/weight"))
 
 
+def _images(part: str, tensors: Mapping[str, Tensor]) -> Images:
+    return Images(tensors[f"{part}/x"], tensors[f"{part}/y"], tensors.get(f"{part}/weight"))
+
+
 def _check(small: CondensedDataset) -> None:
     """Refuse sets whose tensors and description do not fit together."""
     method, candidates = small.meta["val_method"], small.meta["candidates"]
@@ -313,21 +320,22 @@ def _check(small: CondensedDataset) -> None:
         raise InputError("meta['data'] must be a dict, as hcdc.datasets.describe makes it")
     if not isinstance(_data(small.meta).get("num_classes"), int | None):
         raise InputError("meta['data']['num_classes'] must be a whole number, or None for regression")
-    if small.val is not None and isinstance(small.val, Nodes) != isinstance(small.train, Nodes):
-        raise InputError("train and val must be of one kind, nodes or rows")
+    if small.val is not None and type(small.val) is not type(small.train):
+        raise InputError("train and val must be of one kind: nodes, rows or images")
     for name, part in (("train", small.train), ("val", small.val)):
         if part is not None:
             _check_part(name, part, small.num_classes)
-    if small.val is not None and _width(small.val) != _width(small.train):
-        raise InputError(f"train has {_width(small.train)} features and val {_width(small.val)}")
+    if small.val is not None and _form(small.val) != _form(small.train):
+        raise InputError(f"train has {_form(small.train)} features and val {_form(small.val)}")
 
 
 def _check_part(name: str, part: Part, num_classes: int | None) -> None:
     x = part.graph.x if isinstance(part, Nodes) else part.x
     y, weight = part.y, part.weight
-    if len(x.shape) != 2 or y.dim() != 1 or len(y) == 0:
+    needed = "[n, c, h, w]" if isinstance(part, Images) else "[n, d]"
+    if len(x.shape) != (4 if isinstance(part, Images) else 2) or y.dim() != 1 or len(y) == 0:
         raise InputError(
-            f"{name}/x has shape {tuple(x.shape)} and {name}/y {tuple(y.shape)}; [n, d] and [m] are needed"
+            f"{name}/x has shape {tuple(x.shape)} and {name}/y {tuple(y.shape)}; {needed} and [m] are needed"
         )
     nodes = x.shape[0]
     if isinstance(part, Nodes):
@@ -341,8 +349,11 @@ def _check_part(name: str, part: Part, num_classes: int | None) -> None:
         elif nodes != len(y):
             raise InputError(f"{name} has {nodes} nodes and {len(y)} labels")
     elif nodes != len(y):
-        raise InputError(f"{name} has {nodes} rows and {len(y)} labels")
-    if not x.dtype.is_floating_point or (y.is_floating_point() and (num_classes or isinstance(part, Nodes))):
+        what = "images" if isinstance(part, Images) else "rows"
+        raise InputError(f"{name} has {nodes} {what} and {len(y)} labels")
+    if not x.dtype.is_floating_point or (
+        y.is_floating_point() and (num_classes or not isinstance(part, Rows))
+    ):
         raise InputError(
             f"{name}/x is {x.dtype} and {name}/y {y.dtype}; numbers and class numbers are needed"
         )
@@ -362,13 +373,17 @@ def _check_part(name: str, part: Part, num_classes: int | None) -> None:
             raise InputError(f"{name}/{key} holds NaN or infinity")
 
 
-def _width(part: Part) -> int:
-    return part.graph.num_features if isinstance(part, Nodes) else int(part.x.shape[1])
+def _form(part: Part) -> str:
+    """The form of one example: a number of features, or the shape of an image."""
+    if isinstance(part, Images):
+        return " x ".join(str(side) for side in part.x.shape[1:])
+    return str(part.graph.num_features if isinstance(part, Nodes) else int(part.x.shape[1]))
 
 
 def _part_text(part: Part) -> str:
-    if isinstance(part, Rows):
-        return f"{len(part)} rows" + ("" if part.weight is None else ", weighted")
+    if not isinstance(part, Nodes):
+        what = "images" if isinstance(part, Images) else "rows"
+        return f"{len(part)} {what}" + ("" if part.weight is None else ", weighted")
     edges = part.graph.edges()[0].shape[1]
     structure = (
         "no edges (every node by itself)" if part.graph.adj is None else f"{edges} directed edge weights"

@@ -106,7 +106,7 @@ def load(
 
 def describe(data: GraphData | TableData | ImageData) -> dict[str, Any]:
     """What a condensed file says of the data it was made from; `reopen` reads the data again from it."""
-    return {
+    described = {
         "name": data.name,
         "source": data.source,
         "fingerprint": data.fingerprint(),
@@ -116,6 +116,9 @@ def describe(data: GraphData | TableData | ImageData) -> dict[str, Any]:
         "split": data.split,
         "origin": dict(data.origin),
     }
+    if isinstance(data, ImageData):
+        described |= {"mean": data.mean.tolist(), "std": data.std.tolist()}
+    return described
 
 
 def reopen(

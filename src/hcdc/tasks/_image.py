@@ -194,8 +194,8 @@ class ImageTask(Task):
             c = short[0]
             raise InputError(
                 f"{part}_size {size} is {most} images a class, and class {c} "
-                f"('{self.data.class_names[c]}') has only {int(have[c])} {part} images; choose at most {int(have.min())} a class, "
-                f"{int(have.min()) * self.num_classes} in all"
+                f"('{self.data.class_names[c]}') has only {int(have[c])} {part} images; choose at most "
+                f"{int(have.min())} a class, {int(have.min()) * self.num_classes} in all"
             )
         return wanted
 

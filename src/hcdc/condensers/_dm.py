@@ -1,0 +1,195 @@
+"""DM: condense images by matching the mean embeddings of each class under random networks."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hcdc.condensers._base import Reducer
+from hcdc.condensers._class_images import Grouped, RealBatches, image_task
+from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.errors import InputError, NumericalError
+from hcdc.core.progress import Progress
+from hcdc.core.seeds import derive
+from hcdc.datasets._images import Images
+from hcdc.spaces._base import Params
+from hcdc.spaces._convnet import ConvNet
+from hcdc.tasks._base import Task
+from hcdc.tasks._image import ImageTask
+from hcdc.training._augment import Augmentation, augment, draw_augmentation
+from hcdc.training._convnets import Initialiser, compute_type, embed, recorded, views
+
+SAVE_SECONDS = 10.0
+"""Seconds between two checkpoints: what an interruption can lose."""
+
+BLOCK = 10
+"""Iterations whose random draws are made at once; the loss is read and the state stored between blocks."""
+
+AT_ONCE = {"cuda": 4096, "cpu": 64}
+"""Images that a network embeds at once, in whole classes: bounds memory on a GPU, stays in a CPU's cache."""
+
+
+@dataclass(frozen=True)
+class DM(Reducer):
+    """Distribution matching.
+
+    Each iteration takes a fresh random ConvNet psi and, for each class, one augmentation A that original and
+    synthetic images share, and makes one SGD step on the pixels of all classes down::
+
+        sum over classes of || mean of psi(A(original batch)) - mean of psi(A(synthetic images)) ||^2
+
+    Synthetic images start as original ones; the last iterate is returned, and only labels of the condensed
+    part are looked at. On CUDA an iteration is one recorded graph, and networks compute in bfloat16.
+
+    Attributes:
+        iterations: Fresh networks.
+        lr_img: Learning rate of the pixels.
+        momentum: Of SGD on the pixels.
+        batch: Original images drawn of each class an iteration.
+        width, depth: Of the ConvNet.
+    """
+
+    iterations: int = 20_000
+    lr_img: float = 1.0
+    momentum: float = 0.5
+    batch: int = 256
+    width: int = 128
+    depth: int = 3
+
+    name = "dm"
+
+    def __post_init__(self) -> None:
+        for key in ("iterations", "batch", "width", "depth"):
+            if getattr(self, key) < 1:
+                raise InputError(f"dm: {key} must be at least 1, got {getattr(self, key)}")
+        if not self.lr_img > 0 or not 0 <= self.momentum < 1:
+            raise InputError(
+                f"dm: lr_img must be positive and momentum in [0, 1), got {self.lr_img} and {self.momentum}"
+            )
+
+    def settings(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    def reduce(
+        self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
+    ) -> Images:
+        images = image_task(task, self.name)
+        start = images.sample(part, size, derive(seed, self.name, part, "start"))
+        match = _Matching(self, images, part, start)
+        done = match.load(checkpoint)
+        phase = progress.phase("DM", self.iterations)
+        saved = time.monotonic()
+        while done < self.iterations:
+            count = min(BLOCK, self.iterations - done)
+            loss = match.run(derive(seed, self.name, part, done), count)
+            done += count
+            if not math.isfinite(loss):
+                raise NumericalError(
+                    f"DM diverged within iterations {done - count + 1} to {done} of {self.iterations}: NaN "
+                    f"or infinity at lr_img {self.lr_img}; try a smaller one"
+                )
+            if done == self.iterations or time.monotonic() - saved >= SAVE_SECONDS:
+                match.save(checkpoint, done)
+                saved = time.monotonic()
+            phase.step(done, f"matching loss {loss:.4g}")
+        return match.small.images()
+
+
+def matching_loss(
+    net: ConvNet,
+    params: Params,
+    real: tuple[Tensor, Tensor],
+    synthetic: tuple[Tensor, Tensor],
+    a: Augmentation,
+) -> Tensor:
+    """Squared distances of mean embeddings, added over classes.
+
+    Args:
+        net: The network.
+        params: Its parameters.
+        real: Original images ``[C, b, c, h, w]`` and their weights in the mean ``[C, b]``; no derivatives.
+        synthetic: The same of the synthetic images.
+        a: One augmentation a class.
+    """
+
+    def mean(images: Tensor, weight: Tensor) -> Tensor:
+        points = embed(net, params, augment(images, a).flatten(0, 1)).to(images.dtype)
+        return torch.bmm(weight[:, None], points.view(*weight.shape, -1))
+
+    with torch.no_grad():
+        wanted = mean(*real)
+    return (mean(*synthetic) - wanted).square().sum()
+
+
+class _Matching:
+    """The synthetic images and everything that an iteration reads and writes, at fixed places."""
+
+    def __init__(self, config: DM, task: ImageTask, part: str, start: Images):
+        channels, height, width = task.data.shape
+        self.config, classes, device = config, task.num_classes, start.x.device
+        self.net = ConvNet(channels, classes, (height, width), config.width, config.depth)
+        self.dtype = compute_type(device, start.x.dtype)
+        self.small, self.real = Grouped(start, classes), RealBatches(task, part, config.batch)
+        self.velocity = torch.zeros_like(self.small.x)
+        self.total = torch.zeros((), device=device)
+        self.generator = torch.Generator(device)
+        self.initialiser = Initialiser(self.net, device)
+        self.vector = torch.zeros(self.initialiser.length, device=device)
+        self.index = self.real.index[:, : self.real.batch].clone()
+        self.augmentation = Augmentation.identity(classes, (height, width), device)
+        each = self.real.batch + self.small.x.shape[1]
+        at_once = max(1, AT_ONCE.get(device.type, AT_ONCE["cuda"]) // each)
+        self.chunks = [slice(first, first + at_once) for first in range(0, classes, at_once)]
+        self.step = recorded(self._step, device, [self.small.x, self.velocity, self.total])
+
+    def _step(self) -> None:
+        """One iteration; the pixels of a class are in its own term of the loss alone."""
+        params = views(self.net, self.vector.to(self.dtype))
+        for chunk in self.chunks:
+            x = self.small.x[chunk].detach().requires_grad_()
+            real = self.real.images_at(self.index[chunk])
+            loss = matching_loss(
+                self.net,
+                params,
+                (real, self.real.weight[chunk]),
+                (x, self.small.weight[chunk]),
+                self.augmentation[chunk],
+            )
+            (gradient,) = torch.autograd.grad(loss, x)
+            with torch.no_grad():
+                self.velocity[chunk].mul_(self.config.momentum).add_(gradient)
+                self.total += loss.detach()
+        with torch.no_grad():
+            self.small.x.sub_(self.velocity, alpha=self.config.lr_img)
+
+    def run(self, seed: int, count: int) -> float:
+        """``count`` iterations with the draws of ``seed``; returns their mean loss."""
+        self.generator.manual_seed(seed)
+        device, classes = self.vector.device, len(self.index)
+        u = torch.rand(count, self.initialiser.length, generator=self.generator, device=device)
+        index = self.real.draw(self.generator, count)
+        drawn = draw_augmentation(self.generator, count * classes, self.net.size)
+        self.total.zero_()
+        for k in range(count):
+            self.initialiser.write(self.vector, u[k])
+            self.index.copy_(index[k])
+            self.augmentation.copy_from(drawn[k * classes : (k + 1) * classes])
+            self.step()
+        return float(self.total) / count
+
+    def save(self, checkpoint: Checkpoint, done: int) -> None:
+        checkpoint.save({"x": self.small.x, "velocity": self.velocity}, {"done": done})
+
+    def load(self, checkpoint: Checkpoint) -> int:
+        """Take up a stored state; returns the iterations done."""
+        if (saved := checkpoint.load()) is None:
+            return 0
+        self.small.x.copy_(saved[0]["x"])
+        self.velocity.copy_(saved[0]["velocity"])
+        return int(saved[1]["done"])

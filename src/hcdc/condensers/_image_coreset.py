@@ -1,0 +1,66 @@
+"""Coresets of images: embeddings by a ConvNet trained on the original, choice class by class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from hcdc.condensers._nodes import members
+from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.progress import Progress
+from hcdc.core.seeds import derive
+from hcdc.datasets._images import Images
+from hcdc.tasks._image import ImageTask
+from hcdc.training._convnets import ConvNetRecipe, embeddings, train_convnets
+
+Choose = Callable[[Tensor, int], Tensor]
+"""``choose(points [m, k], count)``: positions of the chosen among the points of one class."""
+
+
+def choose_images(
+    task: ImageTask,
+    part: str,
+    size: int,
+    choose: Choose,
+    embed: Callable[[], Tensor],
+    checkpoint: Checkpoint,
+) -> Images:
+    """Real images of a part, equally many a class, chosen by their embeddings.
+
+    Args:
+        task: The task.
+        part: ``"train"`` or ``"val"``.
+        size: How many.
+        choose: Chooses within a class.
+        embed: Gives the embeddings ``[m, k]`` of all images of the part.
+        checkpoint: Holds the choice once it is made.
+    """
+    counts = task.labels(part, size).bincount(minlength=task.num_classes).tolist()
+    if (saved := checkpoint.load()) is not None:
+        return task.chosen(part, saved[0]["picked"])
+    points, of_class = embed(), members(task.part(part).y, task.num_classes)
+    picked = torch.cat(
+        [of[choose(points[of.to(points.device)], count)] for of, count in zip(of_class, counts)]
+    )
+    checkpoint.save({"picked": picked}, {})
+    return task.chosen(part, picked)
+
+
+def embed_images(
+    task: ImageTask, part: str, steps: int, width: int, seed: int, progress: Progress, name: str
+) -> Tensor:
+    """Embeddings ``[m, k]`` of a part: penultimate features of a ConvNet-3 trained on T_train, last epoch.
+
+    Args:
+        steps: Training steps, rounded up to whole epochs.
+        width: Of the network.
+        name: Of the method that asks, for the report.
+    """
+    per_epoch = math.ceil(len(task.train) / ConvNetRecipe.batch)
+    recipe = ConvNetRecipe(epochs=math.ceil(steps / per_epoch), width=width)
+    phase = progress.phase(f"ConvNet embedding for {name}", recipe.epochs)
+    (params,) = train_convnets(task, task.train, [derive(seed, "coreset")], recipe, on_epoch=phase.step)
+    return embeddings(task, recipe.net(task), params, task.part(part))

@@ -1,0 +1,299 @@
+"""KIP: condense images so that kernel ridge regression on them predicts the original labels.
+
+Labels are centred one-hot vectors (1 for the class, less 1/C) and stay fixed. With synthetic images X and
+their labels Y, and a random batch b of original ones, each step goes down
+
+    1/2 mean || K_bs (K_ss + reg * trace(K_ss) / n * I)^-1 Y - Y_b ||^2
+
+in X. The kernel K is either the neural tangent kernel of an infinitely wide fully connected network, in
+closed form, or that of ConvNets by random features: inner products of the embeddings of several networks at
+initialisation, fresh in every step (the idea of RFAD; the exact convolutional kernel needs many GPUs).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hcdc.condensers._base import Reducer
+from hcdc.condensers._class_images import image_task
+from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.errors import InputError, NumericalError, unknown_name
+from hcdc.core.progress import Progress
+from hcdc.core.seeds import derive
+from hcdc.datasets._images import Images
+from hcdc.spaces._base import Params
+from hcdc.spaces._convnet import ConvNet
+from hcdc.tasks._base import Task
+from hcdc.tasks._image import ImageTask
+from hcdc.training._adam import Adam
+from hcdc.training._convnets import Initialiser, compute_type, embed, views
+
+SAVE_SECONDS = 5.0
+"""Seconds between two checkpoints: what an interruption can lose."""
+
+CHUNK = 1000
+"""Images that a network embeds at once; bounds the memory."""
+
+KERNELS = ("conv", "fc")
+
+
+def arc_cosine(rho: Tensor) -> tuple[Tensor, Tensor]:
+    """Arc-cosine kernels of degree 0 and 1 at a correlation rho in [-1, 1].
+
+    kappa_0 = (pi - arccos rho) / pi = 2 P(u > 0, v > 0) and
+    kappa_1 = (sqrt(1 - rho^2) + rho (pi - arccos rho)) / pi = 2 E[relu(u) relu(v)] for standard normal u, v of
+    correlation rho. At the ends, where arccos has no derivative, values are exact and derivatives are 0: there
+    rho itself is largest or smallest.
+    """
+    edge = 1 - 8 * torch.finfo(rho.dtype).eps
+    inside = rho.abs() < edge
+    safe = torch.where(inside, rho, 0.0)
+    angle = math.pi - torch.arccos(safe)
+    zero = torch.where(inside, angle / math.pi, (rho > 0).to(rho.dtype))
+    one = torch.where(inside, ((1 - safe.square()).sqrt() + safe * angle) / math.pi, rho.clamp_min(0).round())
+    return zero, one
+
+
+def ntk(x: Tensor, z: Tensor, depth: int) -> Tensor:
+    """Neural tangent kernel of an infinitely wide ReLU network without biases, ``[n, m]``.
+
+    With S_0 = T_0 = <x, z> / d, and rho_l the correlation S_l / sqrt(S_l(x, x) S_l(z, z)):
+    S_{l+1} = sqrt(S_l(x, x) S_l(z, z)) kappa_1(rho_l),  T_{l+1} = S_{l+1} + kappa_0(rho_l) T_l.
+    Weights have variance 2 / fan-in (1 / d in the first layer), so that S(x, x) is the same in all layers.
+
+    Args:
+        x, z: Inputs ``[n, ...]`` and ``[m, ...]``.
+        depth: Hidden layers.
+    """
+    x, z = x.flatten(1), z.flatten(1)
+    own_x, own_z = (t.square().mean(1).clamp_min(torch.finfo(t.dtype).tiny) for t in (x, z))
+    size = own_x.sqrt()[:, None] * own_z.sqrt()
+    s = x @ z.t() / x.shape[1]
+    tangent = s
+    for _ in range(depth):
+        zero, one = arc_cosine(s / size)
+        s = size * one
+        tangent = s + zero * tangent
+    return tangent
+
+
+def ridge_loss(ss: Tensor, bs: Tensor, y: Tensor, y_b: Tensor, reg: float) -> Tensor:
+    """Half the mean squared error of kernel ridge regression.
+
+    Args:
+        ss: Kernel of the synthetic images ``[n, n]``.
+        bs: Kernel of the batch with them ``[b, n]``.
+        y, y_b: Labels ``[n, C]`` and ``[b, C]``.
+        reg: Ridge, in units of the mean of the diagonal of ``ss``.
+    """
+    ridge = reg * ss.diagonal().mean() * torch.eye(len(ss), dtype=ss.dtype, device=ss.device)
+    coefficients: Tensor = torch.linalg.solve(ss + ridge, y)
+    return 0.5 * (bs @ coefficients - y_b).square().mean()
+
+
+def fc_slope(
+    x: Tensor, y: Tensor, batch: Tensor, y_b: Tensor, depth: int, reg: float
+) -> tuple[Tensor, Tensor]:
+    """The loss with the closed-form kernel, in float64, and its derivative by x."""
+    leaf = x.detach().double().requires_grad_()
+    loss = ridge_loss(ntk(leaf, leaf, depth), ntk(batch.double(), leaf, depth), y, y_b, reg)
+    (slope,) = torch.autograd.grad(loss, leaf)
+    return loss.detach(), slope.to(x.dtype)
+
+
+def conv_slope(
+    net: ConvNet, networks: list[Params], x: Tensor, y: Tensor, batch: Tensor, y_b: Tensor, reg: float
+) -> tuple[Tensor, Tensor]:
+    """The loss with the random-feature kernel, and its derivative by x.
+
+    The kernel is solved in float64. Its derivative by the embeddings is taken first and then pulled back to
+    the pixels network by network, so that one network's graph on `CHUNK` images is all that is ever kept.
+
+    Args:
+        net: The network.
+        networks: Parameters of several.
+        x, y: Synthetic images and their labels ``[n, C]``, float64.
+        batch, y_b: Original ones.
+        reg: As in `ridge_loss`.
+    """
+    scale = 1 / math.sqrt(len(networks) * net.features_out)
+
+    def features(images: Tensor) -> Tensor:
+        with torch.no_grad():
+            rows = [
+                torch.cat([embed(net, params, chunk) for params in networks], 1)
+                for chunk in torch.split(images, CHUNK)
+            ]
+        return torch.cat(rows).double() * scale
+
+    phi = features(x).requires_grad_()
+    loss = ridge_loss(phi @ phi.t(), features(batch) @ phi.t(), y, y_b, reg)
+    (dphi,) = torch.autograd.grad(loss, phi)
+    slope = torch.zeros_like(x)
+    for params, wanted in zip(networks, (dphi * scale).chunk(len(networks), 1)):
+        for first in range(0, len(x), CHUNK):
+            rows = slice(first, first + CHUNK)
+            leaf = x[rows].detach().requires_grad_()
+            out = embed(net, params, leaf)
+            slope[rows] += torch.autograd.grad(out, leaf, wanted[rows].to(out.dtype))[0]
+    return loss.detach(), slope
+
+
+@dataclass(frozen=True)
+class KIP(Reducer):
+    """Kernel inducing points: learned images, fixed labels.
+
+    Synthetic images start as original ones; the last iterate is returned, and only labels of the condensed
+    part are looked at. Images are learned for kernel regression and usually judged by training a finite
+    network on them; the further pixels move from natural ones, the less they are worth there, so steps are
+    few and small. On CUDA networks compute in bfloat16.
+
+    Attributes:
+        kernel: ``"conv"``: random features of ConvNets; ``"fc"``: the closed-form fully connected kernel.
+        steps: Adam steps.
+        lr: Learning rate of the (normalised) pixels.
+        batch: Original images a step.
+        reg: Ridge, in units of the mean of the kernel's diagonal.
+        networks: Fresh ConvNets a step (conv).
+        width: Of the ConvNets (conv).
+        depth: Blocks of the ConvNets (conv), or hidden layers (fc).
+    """
+
+    kernel: str = "conv"
+    steps: int = 1000
+    lr: float = 0.01
+    batch: int = 2000
+    reg: float = 5e-3
+    networks: int = 8
+    width: int = 128
+    depth: int = 3
+
+    name = "kip"
+
+    def __post_init__(self) -> None:
+        if self.kernel not in KERNELS:
+            raise unknown_name("kip: kernel", self.kernel, KERNELS)
+        for key in ("steps", "batch", "networks", "width", "depth"):
+            if getattr(self, key) < 1:
+                raise InputError(f"kip: {key} must be at least 1, got {getattr(self, key)}")
+        for key in ("lr", "reg"):
+            if not getattr(self, key) > 0:
+                raise InputError(f"kip: {key} must be positive, got {getattr(self, key)}")
+
+    def settings(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    def reduce(
+        self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
+    ) -> Images:
+        *_, (_, small) = self.iterates(task, part, size, seed, progress=progress, checkpoint=checkpoint)
+        return small
+
+    def iterates(
+        self,
+        task: Task,
+        part: str,
+        size: int,
+        seed: int,
+        *,
+        progress: Progress,
+        checkpoint: Checkpoint,
+        every: int = 0,
+    ) -> Iterator[tuple[int, Images]]:
+        """The synthetic set while it is learned: ``(steps done, images)`` and the last one at the end.
+
+        Args:
+            task, part, size, seed, progress, checkpoint: As in `reduce`, which takes the last.
+            every: Steps from one to the next; 0 gives the last alone. A run that continues gives those that
+                are still to come.
+        """
+        images = image_task(task, self.name)
+        start = images.sample(part, size, derive(seed, self.name, part, "start"))
+        x = start.x.clone()
+        adam = Adam({"x": x}, self.lr)
+        _load(adam, checkpoint)
+        if adam.steps < self.steps:
+            regression = _Regression(self, images, part, start.y)
+            phase = progress.phase("KIP", self.steps)
+            saved = time.monotonic()
+            for step in range(adam.steps, self.steps):
+                loss, slope = regression.slope(x, derive(seed, self.name, part, step))
+                adam.step(slope)
+                self._check(loss, x, step)
+                if adam.steps == self.steps or time.monotonic() - saved >= SAVE_SECONDS:
+                    _save(adam, checkpoint)
+                    saved = time.monotonic()
+                phase.step(adam.steps, f"squared error {2 * loss:.4f}")
+                if every and adam.steps % every == 0 and adam.steps < self.steps:
+                    yield adam.steps, Images(x.clone(), start.y)
+        yield self.steps, Images(x, start.y)
+
+    def _check(self, loss: float, x: Tensor, step: int) -> None:
+        if not (math.isfinite(loss) and bool(x.isfinite().all())):
+            raise NumericalError(
+                f"KIP diverged in step {step + 1} of {self.steps}: NaN or infinity at learning rate "
+                f"{self.lr} and ridge {self.reg}; try a smaller lr or a larger reg"
+            )
+
+
+class _Regression:
+    """What does not change from step to step: original images, labels, the network."""
+
+    def __init__(self, config: KIP, task: ImageTask, part: str, y: Tensor):
+        self.config, self.task, self.images = config, task, task.part(part)
+        self.device = y.device
+        self.y, self.targets = self._centred(y), self._centred(self.images.y)
+        self.batch = min(config.batch, len(self.images))
+        self.generator = torch.Generator(self.device)
+        channels, height, width = task.data.shape
+        if config.kernel == "conv":
+            self.net = ConvNet(channels, task.num_classes, (height, width), config.width, config.depth)
+            self.initialiser = Initialiser(self.net, self.device)
+
+    def _centred(self, y: Tensor) -> Tensor:
+        """Labels as regression sees them ``[n, C]``, float64."""
+        classes = self.task.num_classes
+        return torch.eye(classes, dtype=torch.float64, device=self.device)[y] - 1 / classes
+
+    def slope(self, x: Tensor, seed: int) -> tuple[float, Tensor]:
+        """The loss on a random batch (and random networks) and its derivative by x ``[n, c, h, w]``."""
+        config, generator = self.config, self.generator.manual_seed(seed)
+        rows = torch.randperm(len(self.images), generator=generator, device=self.device)[: self.batch]
+        batch, y_b = self.task.inputs(self.images.x[rows]), self.targets[rows]
+        try:
+            if config.kernel == "fc":
+                loss, slope = fc_slope(x, self.y, batch, y_b, config.depth, config.reg)
+            else:
+                networks = [self._network(generator, x.dtype) for _ in range(config.networks)]
+                loss, slope = conv_slope(self.net, networks, x, self.y, batch, y_b, config.reg)
+        except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+            raise NumericalError(
+                f"KIP: the kernel of the synthetic images is singular at ridge {config.reg}; try a larger reg"
+            ) from error
+        return float(loss), slope
+
+    def _network(self, generator: torch.Generator, like: torch.dtype) -> Params:
+        vector = torch.empty(self.initialiser.length, device=self.device)
+        u = torch.rand(self.initialiser.length, generator=generator, device=self.device)
+        self.initialiser.write(vector, u)
+        return views(self.net, vector.to(compute_type(self.device, like)))
+
+
+def _save(adam: Adam, checkpoint: Checkpoint) -> None:
+    tensors = {"x": adam.tensors["x"], "first": adam.first["x"], "second": adam.second["x"]}
+    checkpoint.save(tensors, {"steps": adam.steps})
+
+
+def _load(adam: Adam, checkpoint: Checkpoint) -> None:
+    if (saved := checkpoint.load()) is not None:
+        for own, name in ((adam.tensors, "x"), (adam.first, "first"), (adam.second, "second")):
+            own["x"].copy_(saved[0][name])
+        adam.steps = saved[1]["steps"]

@@ -1,0 +1,366 @@
+"""TM: condense images so that training on them follows the trajectories of training on the original.
+
+A student starts at the parameters theta*_t that an expert had after t epochs on the original images, takes N
+SGD steps theta_{k+1} = theta_k - a g_k with g_k = dL/dtheta (theta_k, A_k X_k) on augmented synthetic images,
+and should arrive where the expert is M epochs later. What is minimised over pixels and step size a is
+
+    D = ||theta_N - theta*_{t+M}||^2 / ||theta*_t - theta*_{t+M}||^2.
+
+Autograd would keep the graph of all N steps. The exact derivative needs none of them: with v_k = dD/dtheta_k,
+
+    v_N = 2 (theta_N - theta*_{t+M}) / ||theta*_t - theta*_{t+M}||^2,   v_k = v_{k+1} - a H_k v_{k+1},
+    dD/dX  = - a sum_k A_k^T d<g_k, v_{k+1}>/d(A_k X_k),                dD/da = - sum_k <g_k, v_{k+1}>,
+
+where H_k is the Hessian of L at theta_k. On the way there the N + 1 parameter vectors are kept (a megabyte
+each); on the way back each step is computed again, and `loss_products` gives its three products in one pass.
+Memory is that of one step, whatever N is. (TESLA's constant-memory form is this recursion with v_k = v_N
+throughout: it drops the Hessians, so it is exact for N = 1 and up to terms of order a otherwise.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hcdc.condensers._base import Reducer
+from hcdc.condensers._class_images import image_task
+from hcdc.condensers._experts import (
+    AUGMENTED,
+    PULLED_BACK,
+    ExpertTrainer,
+    forget_experts,
+    loss_gradient,
+    loss_products,
+    train_experts,
+)
+from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.errors import HcdcError, InputError, NumericalError, unknown_name
+from hcdc.core.progress import Progress
+from hcdc.core.seeds import derive, stream
+from hcdc.datasets._images import Images
+from hcdc.spaces._convnet import ConvNet
+from hcdc.tasks._base import Task
+from hcdc.tasks._image import ImageTask
+from hcdc.training._augment import Augmentation, draw_each
+from hcdc.training._convnets import recorded
+
+SAVE_SECONDS = 5.0
+"""Seconds between two checkpoints: what an interruption can lose."""
+
+CHECK = 10
+"""Iterations between two looks at the distance; each look waits for the device."""
+
+MOMENTUM = 0.5
+SMALLEST = 1e-3
+"""The step size never falls below this share of its start."""
+
+PRECISIONS = ("tf32", "bf16")
+
+
+@dataclass(frozen=True)
+class TM(Reducer):
+    """Trajectory matching (Matching Training Trajectories).
+
+    Synthetic images start as original ones; the last iterate is returned, and only labels of the condensed
+    part are looked at. Experts are trained first (ConvNets on the original images of that part, with
+    augmentation) and kept in memory, after each of the epochs that are used:
+    ``start_epochs + target_epochs - 1``. Augmentation of experts and students is DSA's: one operation a
+    batch, parameters of its own for each image.
+
+    Attributes:
+        iterations: Steps of the synthetic set.
+        student_steps: N, steps of the student.
+        target_epochs: M, epochs of the expert that these should equal.
+        start_epochs: T+; students start where an expert was after t < T+ epochs.
+        batch: Synthetic images a step of the student; 0 takes all.
+        lr_img, lr_step: Learning rates of the pixels and of the step size; SGD with momentum .5.
+        step_size: a at the start.
+        experts: Experts (the publication has 100).
+        expert_lr, expert_batch: Of their SGD, without momentum and weight decay.
+        width, depth: Of the ConvNet.
+        precision: What the student's convolutions compute in on CUDA: ``"tf32"`` or ``"bf16"``. Experts are
+            trained in bf16. Elsewhere both are float32.
+    """
+
+    iterations: int = 5000
+    student_steps: int = 30
+    target_epochs: int = 2
+    start_epochs: int = 40
+    batch: int = 0
+    lr_img: float = 1000.0
+    lr_step: float = 1e-5
+    step_size: float = 1e-3
+    experts: int = 20
+    expert_lr: float = 0.01
+    expert_batch: int = 256
+    width: int = 128
+    depth: int = 3
+    precision: str = "tf32"
+
+    name = "tm"
+
+    def __post_init__(self) -> None:
+        for key in ("iterations", "student_steps", "target_epochs", "start_epochs", "experts"):
+            self._at_least(key, 1)
+        for key, least in (("expert_batch", 1), ("width", 1), ("depth", 1), ("batch", 0)):
+            self._at_least(key, least)
+        for key in ("lr_img", "step_size", "expert_lr"):
+            if not getattr(self, key) > 0:
+                raise InputError(f"tm: {key} must be positive, got {getattr(self, key)}")
+        if not self.lr_step >= 0:
+            raise InputError(f"tm: lr_step must not be negative, got {self.lr_step}")
+        if self.precision not in PRECISIONS:
+            raise unknown_name("tm: precision", self.precision, PRECISIONS)
+
+    def _at_least(self, key: str, least: int) -> None:
+        if getattr(self, key) < least:
+            raise InputError(f"tm: {key} must be at least {least}, got {getattr(self, key)}")
+
+    def settings(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @property
+    def expert_epochs(self) -> int:
+        """Epochs that an expert is trained: as many as a student may aim at."""
+        return self.start_epochs + self.target_epochs - 1
+
+    def reduce(
+        self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
+    ) -> Images:
+        *_, (_, small) = self.iterates(task, part, size, seed, progress=progress, checkpoint=checkpoint)
+        return small
+
+    def iterates(
+        self,
+        task: Task,
+        part: str,
+        size: int,
+        seed: int,
+        *,
+        progress: Progress,
+        checkpoint: Checkpoint,
+        every: int = 0,
+    ) -> Iterator[tuple[int, Images]]:
+        """The synthetic set while it is learned: ``(iterations done, images)`` and the last one at the end.
+
+        Args:
+            task, part, size, seed, progress, checkpoint: As in `reduce`, which takes the last.
+            every: Iterations from one to the next; 0 gives the last alone. A run that continues gives those
+                that are still to come.
+        """
+        images = image_task(task, self.name)
+        start = images.sample(part, size, derive(seed, self.name, part, "start"))
+        match = Matching(self, network(self, images), start)
+        done = match.load(checkpoint)
+        if done < self.iterations:
+            try:
+                for step in self._run(images, part, seed, match, done, progress, checkpoint):
+                    if every and step % every == 0 and step < self.iterations:
+                        yield step, match.images()
+            except HcdcError:
+                forget_experts(checkpoint, self.experts)  # the same run would end here again
+                raise
+            forget_experts(checkpoint, self.experts)
+        yield self.iterations, match.images()
+
+    def _run(
+        self,
+        task: ImageTask,
+        part: str,
+        seed: int,
+        match: Matching,
+        done: int,
+        progress: Progress,
+        checkpoint: Checkpoint,
+    ) -> Iterator[int]:
+        """All iterations that are left; gives the number done after each."""
+        experts = train_experts(
+            lambda: ExpertTrainer(match.net, task.part(part), task.inputs, self.expert_lr, self.expert_batch),
+            self.experts,
+            self.expert_epochs,
+            seed,
+            self.name,
+            part,
+            "expert",
+            device=match.device,
+            progress=progress,
+            checkpoint=checkpoint,
+        )
+        match.record()
+        phase = progress.phase("TM", self.iterations)
+        figure, saved = "", time.monotonic()
+        for iteration in range(done, self.iterations):
+            pick = stream(seed, self.name, part, "pick", iteration)
+            expert = experts[int(torch.randint(self.experts, (1,), generator=pick))]
+            t = int(torch.randint(self.start_epochs, (1,), generator=pick))
+            match.draw(derive(seed, self.name, part, "draw", iteration))
+            match.step(expert[t], expert[t + self.target_epochs])
+            done = iteration + 1
+            if done % CHECK == 0 or done == self.iterations:
+                figure = match.figure(done)
+                if done == self.iterations or time.monotonic() - saved >= SAVE_SECONDS:
+                    match.save(checkpoint, done)
+                    saved = time.monotonic()
+            phase.step(done, figure)
+            yield done
+
+
+def network(config: TM, task: ImageTask) -> ConvNet:
+    """The ConvNet of the experts and students of a task."""
+    channels, height, width = task.data.shape
+    return ConvNet(channels, task.num_classes, (height, width), config.width, config.depth)
+
+
+class Matching:
+    """The synthetic images and everything that an iteration reads and writes, at fixed places.
+
+    Args:
+        config: The settings.
+        net: The network.
+        start: Where the images start; labels stay.
+
+    Attributes:
+        x: Images ``[n, c, h, w]``.
+        size: The step size a, a number.
+        order: Images of each student step ``[N, b]``.
+        parameters: Augmentation of each student step, ``[N, b, ...]``.
+        thetas: theta_0 .. theta_N, ``[N + 1, P]``.
+        v: dD/dtheta_k ``[P]``.
+        dx, dsize: dD/dX ``[n, c, h, w]`` and dD/da.
+    """
+
+    def __init__(self, config: TM, net: ConvNet, start: Images):
+        self.config, self.net, self.y = config, net, start.y
+        x, steps = start.x.detach().clone(), config.student_steps
+        self.x, self.device = x, x.device
+        self.dtype = torch.bfloat16 if config.precision == "bf16" and x.is_cuda else x.dtype
+        self.size = torch.full((), config.step_size, dtype=x.dtype, device=x.device)
+        self.batch = min(config.batch, len(x)) or len(x)
+        length = sum(math.prod(shape) for shape in net.shapes().values())
+        self.thetas = x.new_zeros(steps + 1, length)
+        self.v = x.new_zeros(length)
+        self.velocity, self.dx = torch.zeros_like(x), torch.zeros_like(x)
+        self.size_velocity, self.dsize, self.total = (torch.zeros_like(self.size) for _ in range(3))
+        self.counted = 0
+        self.counter = torch.zeros(1, dtype=torch.long, device=x.device)
+        self.generator = torch.Generator(x.device)
+        self.order = torch.zeros(steps, self.batch, dtype=torch.long, device=x.device)
+        identity = Augmentation.identity(steps * self.batch, net.size, x.device)
+        self.parameters = [t.view(steps, self.batch, *t.shape[1:]) for t in identity.tensors()]
+        self.forwards: Callable[[], object] = self._forward
+        self.backwards: Callable[[], object] = self._backward
+
+    def record(self) -> None:
+        """Make the two kinds of step cost one launch each on CUDA; call it before many iterations."""
+        changed = [self.thetas, self.v, self.dx, self.dsize, self.counter]
+        self.forwards = recorded(self._forward, self.device, changed)
+        self.backwards = recorded(self._backward, self.device, changed)
+
+    def draw(self, seed: int) -> None:
+        """Batches and augmentations of one iteration."""
+        steps, count, generator = self.config.student_steps, len(self.x), self.generator.manual_seed(seed)
+        per_epoch = count // self.batch
+        epochs = -(-steps // per_epoch)
+        keys = torch.rand(epochs, count, generator=generator, device=self.device)
+        order = keys.argsort(1)[:, : per_epoch * self.batch].reshape(-1, self.batch)
+        self.order.copy_(order[:steps])
+        drawn = draw_each(generator, self.batch, self.net.size, batches=steps)
+        for own, new in zip(self.parameters, drawn.tensors()):
+            own.copy_(new.view(own.shape))
+
+    def _at(self) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
+        """theta_k, rows, augmented images and augmentation of student step k, where the counter stands."""
+        k = self.counter.clamp(0, self.config.student_steps - 1)  # a recording runs past the ends
+        theta, rows, *parameters = (
+            t.index_select(0, k).squeeze(0) for t in (self.thetas, self.order, *self.parameters)
+        )
+        return theta, rows, AUGMENTED(self.x.index_select(0, rows), *parameters), parameters
+
+    @torch.no_grad()
+    def _forward(self) -> None:
+        """From theta_k to theta_{k+1}."""
+        theta, rows, x, _ = self._at()
+        g = loss_gradient(self.net, theta, x, self.y.index_select(0, rows), self.dtype)
+        self.counter.add_(1).clamp_max_(self.config.student_steps)
+        self.thetas.index_copy_(0, self.counter, (theta - self.size * g)[None])
+
+    @torch.no_grad()
+    def _backward(self) -> None:
+        """From v_{k+1} to v_k; what step k adds to the derivatives."""
+        self.counter.sub_(1)
+        theta, rows, x, parameters = self._at()
+        y = self.y.index_select(0, rows)
+        slope, curved, mixed = loss_products(self.net, theta, self.v, x, y, self.dtype)
+        self.dsize -= slope
+        self.dx.index_add_(0, rows, -self.size * PULLED_BACK(mixed, *parameters))
+        self.v -= self.size * curved
+
+    @torch.no_grad()
+    def derivatives(self, start: Tensor, target: Tensor) -> Tensor:
+        """D for an expert's ``start`` and ``target`` ``[P]``; dD/dX and dD/da are left in place."""
+        steps = self.config.student_steps
+        self.thetas[0] = start
+        self.counter.zero_()
+        for _ in range(steps):
+            self.forwards()
+        apart, moved = self.thetas[steps] - target, (start - target).square().sum()
+        self.v.copy_(2 * apart / moved)
+        self.dx.zero_()
+        self.dsize.zero_()
+        for _ in range(steps):
+            self.backwards()
+        return apart.square().sum() / moved
+
+    @torch.no_grad()
+    def step(self, start: Tensor, target: Tensor) -> None:
+        """One iteration: SGD on the pixels and on the step size, which stays positive."""
+        self.total += self.derivatives(start, target)
+        self.counted += 1
+        self.velocity.mul_(MOMENTUM).add_(self.dx)
+        self.x.sub_(self.velocity, alpha=self.config.lr_img)
+        self.size_velocity.mul_(MOMENTUM).add_(self.dsize)
+        self.size.sub_(self.size_velocity, alpha=self.config.lr_step)
+        self.size.clamp_(min=SMALLEST * self.config.step_size)
+
+    def figure(self, done: int) -> str:
+        """The mean distance since the last look and the step size, in words; a diagnosis where it is NaN."""
+        mean, size = float(self.total) / max(1, self.counted), float(self.size)
+        self.total.zero_()
+        self.counted = 0
+        if not (math.isfinite(mean) and math.isfinite(size) and bool(self.x.isfinite().all())):
+            raise NumericalError(
+                f"TM diverged by iteration {done} of {self.config.iterations}: the distance to the expert is "
+                f"{mean} at step size {size:.3g}, which began at {self.config.step_size}; try a smaller "
+                f"lr_img ({self.config.lr_img}) or lr_step ({self.config.lr_step})"
+            )
+        return f"distance {mean:.4f}, step size {size:.3g}"
+
+    def images(self) -> Images:
+        """The images as they are now."""
+        return Images(self.x.clone(), self.y)
+
+    def _state(self) -> dict[str, Tensor]:
+        return {
+            "x": self.x,
+            "velocity": self.velocity,
+            "size": self.size,
+            "size_velocity": self.size_velocity,
+        }
+
+    def save(self, checkpoint: Checkpoint, done: int) -> None:
+        checkpoint.save(self._state(), {"done": done})
+
+    def load(self, checkpoint: Checkpoint) -> int:
+        """Take up a stored state; returns the iterations done."""
+        if (saved := checkpoint.load()) is None:
+            return 0
+        for name, tensor in self._state().items():
+            tensor.copy_(saved[0][name])
+        return int(saved[1]["done"])

@@ -1,0 +1,241 @@
+"""Augmentation as tensors: drawn for many groups of images at once, applied without a host decision.
+
+Differentiable siamese augmentation (DSA) gives every image of a group the same operation with the same
+parameters. Flip, scale, rotation and crop are one affine map of pixel positions, cutout is a mask, colour is
+three numbers; an operation that was not drawn is the identity. Everything can be recorded as a CUDA graph.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hcdc.core.errors import unknown_name
+
+OPERATIONS = ("colour", "crop", "cutout", "flip", "scale", "rotate")
+STRATEGY = "_".join(OPERATIONS)
+FLIP, SCALE, ROTATE, CROP, CUTOUT = 0.5, 1.2, 15.0, 0.125, 0.5
+BRIGHTNESS, SATURATION, CONTRAST = 1.0, 2.0, 0.5
+"""The published settings of DSA: probability of a flip, largest scale, degrees, shares of a side, colour."""
+
+
+@dataclass(frozen=True, eq=False)
+class Augmentation:
+    """What is done to G groups of images of h x w pixels.
+
+    Attributes:
+        theta: Affine map ``[G, 2, 3]`` from an output position (column, row, 1), measured in pixels from the
+            centre, to the input position it takes its value from; zero outside the image.
+        mask: Factor of each pixel ``[G, 1, h, w]``: 0 where it is cut out, else 1.
+        brightness: Added to all pixels ``[G]``.
+        saturation: Factor of the distance to the grey image, the mean over channels ``[G]``.
+        contrast: Factor of the distance to the mean of the image ``[G]``.
+    """
+
+    theta: Tensor
+    mask: Tensor
+    brightness: Tensor
+    saturation: Tensor
+    contrast: Tensor
+
+    @classmethod
+    def identity(cls, groups: int, size: tuple[int, int], device: torch.device | str = "cpu") -> Augmentation:
+        """Nothing done to ``groups`` groups of images of ``size`` (height, width); a buffer to copy into."""
+        return cls(
+            theta=torch.eye(2, 3, device=device).repeat(groups, 1, 1),
+            mask=torch.ones(groups, 1, *size, device=device),
+            brightness=torch.zeros(groups, device=device),
+            saturation=torch.ones(groups, device=device),
+            contrast=torch.ones(groups, device=device),
+        )
+
+    def tensors(self) -> list[Tensor]:
+        """The five tensors in order."""
+        return [getattr(self, field.name) for field in dataclasses.fields(self)]
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    def __getitem__(self, groups: slice) -> Augmentation:
+        """Some of the groups, as views."""
+        return Augmentation(*(tensor[groups] for tensor in self.tensors()))
+
+    def copy_from(self, other: Augmentation) -> None:
+        """Take the values of ``other``; the tensors stay where they are."""
+        for own, new in zip(self.tensors(), other.tensors()):
+            own.copy_(new)
+
+
+def draw_augmentation(
+    generator: torch.Generator, groups: int, size: tuple[int, int], strategy: str = STRATEGY
+) -> Augmentation:
+    """For each group one operation of ``strategy`` and one parameter, on the generator's device.
+
+    A flip mirrors with probability 1/2; a scale has a factor in [1/1.2, 1.2] for each axis; a rotation is
+    within 15 degrees; a crop shifts by whole pixels, at most an eighth of a side; cutout blanks a square of
+    half a side around a random centre; colour adds a brightness in [-.5, .5], then has a saturation in [0, 2]
+    and a contrast in [.5, 1.5].
+
+    Args:
+        generator: Source of the draws.
+        groups: G.
+        size: Height and width of the images.
+        strategy: Names of operations, joined by ``_``.
+    """
+    device = generator.device
+    which = torch.randint(len(_operations(strategy)), (groups,), generator=generator, device=device)
+    return _parameters(generator, which, size, strategy)
+
+
+def draw_each(
+    generator: torch.Generator,
+    count: int,
+    size: tuple[int, int],
+    strategy: str = STRATEGY,
+    batches: int = 1,
+) -> Augmentation:
+    """For each batch one operation, for each of its images parameters of its own (not siamese).
+
+    Returns:
+        ``batches * count`` groups, to be used with `augment_each`; batch b has those from ``b * count``.
+    """
+    device = generator.device
+    which = torch.randint(len(_operations(strategy)), (batches,), generator=generator, device=device)
+    return _parameters(generator, which.repeat_interleave(count, output_size=batches * count), size, strategy)
+
+
+def _operations(strategy: str) -> list[str]:
+    names = strategy.split("_")
+    for name in names:
+        if name not in OPERATIONS:
+            raise unknown_name("operation of an augmentation", name, OPERATIONS)
+    return names
+
+
+def _parameters(
+    generator: torch.Generator, which: Tensor, size: tuple[int, int], strategy: str
+) -> Augmentation:
+    """Parameters of the operations ``which`` ``[G]``, numbered as in ``strategy``."""
+    names, device, (height, width) = _operations(strategy), which.device, size
+    u = torch.rand(11, len(which), generator=generator, device=device)
+
+    def drawn(name: str, value: Tensor, otherwise: float) -> Tensor:
+        if name not in names:
+            return torch.full_like(value, otherwise)
+        return torch.where(which == names.index(name), value, otherwise)
+
+    def whole(share: Tensor, count: int) -> Tensor:
+        """A whole number in 0 .. count - 1."""
+        return (share * count).floor().clamp_max(count - 1)
+
+    def axis(share: Tensor, side: int) -> Tensor:
+        """Whether a position 0 .. side - 1 lies in the blanked square ``[G, side]``."""
+        length = int(side * CUTOUT + 0.5)
+        first = whole(share, side + 1 - length % 2) - length // 2
+        position = torch.arange(side, device=device)
+        return (position >= first[:, None]) & (position < first[:, None] + length)
+
+    def shift(share: Tensor, side: int) -> Tensor:
+        most = int(side * CROP + 0.5)
+        return whole(share, 2 * most + 1) - most
+
+    angle = drawn("rotate", (2 * u[0] - 1) * math.radians(ROTATE), 0.0)
+    mirror = drawn("flip", torch.where(u[1] < FLIP, -1.0, 1.0), 1.0)
+    across, down = (drawn("scale", 1 / SCALE + u[k] * (SCALE - 1 / SCALE), 1.0) for k in (2, 3))
+    right, below = drawn("crop", shift(u[4], width), 0.0), drawn("crop", shift(u[5], height), 0.0)
+    cos, sin = angle.cos(), angle.sin()
+    rows = [
+        mirror * across * cos,
+        -sin,
+        right,
+        sin,
+        down * cos,
+        below,
+    ]  # one operation at a time: no mixed terms
+    blank = axis(u[6], height)[:, :, None] & axis(u[7], width)[:, None, :]
+    is_cutout = drawn("cutout", torch.ones_like(angle), 0.0)
+    return Augmentation(
+        theta=torch.stack(rows, 1).view(-1, 2, 3),
+        mask=(1 - blank.to(angle) * is_cutout[:, None, None])[:, None],
+        brightness=drawn("colour", (u[8] - 0.5) * BRIGHTNESS, 0.0),
+        saturation=drawn("colour", u[9] * SATURATION, 1.0),
+        contrast=drawn("colour", u[10] + CONTRAST, 1.0),
+    )
+
+
+def _samples(theta: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """For each output pixel the four input pixels around its position and their bilinear weights.
+
+    Returns:
+        Numbers of input pixels (row by row) ``[G, 4, h * w]`` and weights of the same shape, 0 outside.
+    """
+    height, width = size
+    middle_x, middle_y = (width - 1) / 2, (height - 1) / 2
+    x = torch.arange(width, device=theta.device, dtype=theta.dtype) - middle_x
+    y = (torch.arange(height, device=theta.device, dtype=theta.dtype) - middle_y)[:, None]
+    a, b, c, d, e, f = (theta[:, i, j, None, None] for i in (0, 1) for j in (0, 1, 2))
+    across, down = a * x + b * y + c + middle_x, d * x + e * y + f + middle_y
+    left, top = across.floor(), down.floor()
+    index, weight = [], []
+    for row in (top, top + 1):
+        for column in (left, left + 1):
+            inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+            share = (1 - (across - column).abs()) * (1 - (down - row).abs())
+            weight.append(share * inside)
+            index.append(row.clamp(0, height - 1) * width + column.clamp(0, width - 1))
+    return torch.stack(index, 1).flatten(2).long(), torch.stack(weight, 1).flatten(2)
+
+
+def augment(x: Tensor, a: Augmentation) -> Tensor:
+    """Images ``[G, n, c, h, w]``, group g changed as ``a`` says; differentiable in x any number of times.
+
+    Flips and shifts by whole pixels move values without changing them.
+    """
+    groups, count, channels, height, width = x.shape
+    index, weight = _samples(a.theta, (height, width))
+    index = index.view(groups, 1, -1).expand(-1, count * channels, -1)
+    taps = x.reshape(groups, count * channels, height * width).gather(2, index)
+    taps = taps.view(groups, count * channels, 4, height * width)
+    moved = (taps * weight.to(x.dtype)[:, None]).sum(2).view(x.shape)
+
+    def each(value: Tensor) -> Tensor:
+        return value.to(x.dtype).view(-1, 1, 1, 1, 1)
+
+    out = moved + each(a.brightness)
+    out = out + each(a.saturation - 1) * (out - out.mean(2, keepdim=True))
+    out = out + each(a.contrast - 1) * (out - out.mean((2, 3, 4), keepdim=True))
+    return out * a.mask.to(x.dtype)[:, None]
+
+
+def augment_each(x: Tensor, a: Augmentation) -> Tensor:
+    """Images ``[n, c, h, w]``, each changed by its own of the n groups of ``a``."""
+    return augment(x[:, None], a)[:, 0]
+
+
+def draw_flip_crop(generator: torch.Generator, count: int, pad: int = 4) -> tuple[Tensor, Tensor]:
+    """Whether to mirror ``[count]`` (bool) and shifts ``[count, 2]`` (rows, columns) in -pad .. pad."""
+    device = generator.device
+    flip = torch.rand(count, generator=generator, device=device) < 0.5
+    return flip, torch.randint(-pad, pad + 1, (count, 2), generator=generator, device=device)
+
+
+def flip_crop(x: Tensor, flip: Tensor, shift: Tensor) -> Tensor:
+    """The usual augmentation of CIFAR: a crop of the image in a border of zeros, then a mirror image.
+
+    Args:
+        x: Images ``[n, c, h, w]``.
+        flip: Which to mirror ``[n]`` (bool).
+        shift: Rows and columns that the crop lies down and to the right ``[n, 2]`` (int64).
+    """
+    count, channels, height, width = x.shape
+    column = torch.arange(width, device=x.device)
+    column = torch.where(flip[:, None], width - 1 - column, column) + shift[:, 1:]
+    row = torch.arange(height, device=x.device) + shift[:, :1]
+    inside = ((row >= 0) & (row < height))[:, :, None] & ((column >= 0) & (column < width))[:, None, :]
+    index = row.clamp(0, height - 1)[:, :, None] * width + column.clamp(0, width - 1)[:, None, :]
+    moved = x.flatten(2).gather(2, index.view(count, 1, -1).expand(-1, channels, -1)).view(x.shape)
+    return torch.where(inside[:, None], moved, 0)

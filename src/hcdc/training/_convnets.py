@@ -1,0 +1,326 @@
+"""ConvNet-3 trained on images: the accuracy by which image condensers are judged, and embeddings.
+
+A step at batch 256 and 32 x 32 pixels is 78 GFLOP in about 60 kernels, and its first activations alone are
+67 MB in bfloat16: one network fills a large GPU, so networks train one after another, each step one launch of
+a recorded graph, and nothing is read back before the end.
+
+All parameters of a network are one vector: drawing it, casting it and stepping it take a kernel each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hcdc.core.errors import InputError, NumericalError
+from hcdc.core.seeds import derive
+from hcdc.datasets._images import ImageData, Images
+from hcdc.spaces._base import Params
+from hcdc.spaces._convnet import ConvNet
+from hcdc.tasks._image import ImageTask
+from hcdc.training._augment import Augmentation, augment_each, draw_each
+from hcdc.training._captured import Captured
+
+BLOCK = 48
+"""Training steps whose random draws are made at once."""
+
+CHUNK = 1000
+"""Images that are scored at once."""
+
+
+@dataclass(frozen=True)
+class ConvNetRecipe:
+    """The published evaluation of condensed images, in its form without augmentation.
+
+    Attributes:
+        epochs: Passes over the training set; the learning rate falls to a tenth at epoch ``epochs // 2 + 1``,
+            counted from 0, and the momentum is dropped there (300, and 1000 with augmentation).
+        lr, momentum, weight_decay, batch: Of SGD.
+        augment: Differentiable siamese augmentation's operations, with parameters of its own for each image.
+        width, depth: Of the network.
+    """
+
+    epochs: int = 300
+    lr: float = 0.01
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    batch: int = 256
+    augment: bool = False
+    width: int = 128
+    depth: int = 3
+
+    def __post_init__(self) -> None:
+        for key in ("epochs", "batch", "width", "depth"):
+            if getattr(self, key) < 1:
+                raise InputError(
+                    f"a ConvNet recipe needs {key} of at least 1, got {key} = {getattr(self, key)}"
+                )
+        if not self.lr > 0 or not 0 <= self.momentum < 1 or not self.weight_decay >= 0:
+            raise InputError(
+                "a ConvNet recipe needs lr > 0, 0 <= momentum < 1 and weight_decay >= 0, "
+                f"got {self.lr}, {self.momentum} and {self.weight_decay}"
+            )
+
+    def net(self, task: ImageTask) -> ConvNet:
+        """The network for the images of a task."""
+        channels, height, width = task.data.shape
+        return ConvNet(channels, task.num_classes, (height, width), self.width, self.depth)
+
+
+def compute_type(device: torch.device, like: torch.dtype = torch.float32) -> torch.dtype:
+    """What convolutions are computed in: bfloat16 on CUDA, elsewhere the type of the data."""
+    return torch.bfloat16 if device.type == "cuda" else like
+
+
+def views(net: ConvNet, vector: Tensor) -> Params:
+    """The parameters of a network that lie in ``vector`` ``[P]`` one after another."""
+    shapes = net.shapes()
+    parts = torch.split(vector, [math.prod(shape) for shape in shapes.values()])
+    return {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts)}
+
+
+class Initialiser:
+    """Fresh parameters in place, distributed as those of `ConvNet.init`.
+
+    Args:
+        net: The network.
+        device: Where its vector lies.
+
+    Attributes:
+        length: P, the number of parameters.
+    """
+
+    def __init__(self, net: ConvNet, device: torch.device | str):
+        bound, start = [], []
+        for name, shape in net.shapes().items():
+            fixed = name.endswith((".scale", ".shift"))
+            full = torch.ones(math.prod(shape))
+            bound.append(full * (0.0 if fixed else 1 / math.sqrt(net.fan_in(name))))
+            start.append(full * float(name.endswith(".scale")))
+        self.bound, self.start = torch.cat(bound).to(device), torch.cat(start).to(device)
+        self.length = len(self.bound)
+
+    def write(self, vector: Tensor, u: Tensor) -> None:
+        """Parameters from uniform numbers ``u`` ``[P]`` in [0, 1) into ``vector``."""
+        torch.addcmul(self.start, 2 * u - 1, self.bound, out=vector)
+
+
+def embed(net: ConvNet, params: Params, images: Tensor) -> Tensor:
+    """Embeddings ``[n, features_out]`` of `ConvNet.features`, in the type of the parameters.
+
+    Biases of convolutions are left out: instance norm takes each channel's mean away, and them with it.
+    Reverse mode only. On CUDA convolutions run in channels_last order.
+    """
+    order = torch.channels_last if images.is_cuda else torch.contiguous_format
+    x = images.to(params["0.weight"].dtype, memory_format=order)
+    for k in range(net.depth):
+        x = F.conv2d(x, params[f"{k}.weight"].contiguous(memory_format=order), padding=1)
+        x = F.group_norm(x, net.width, params[f"{k}.scale"], params[f"{k}.shift"])
+        x = F.avg_pool2d(F.relu(x, inplace=True), 2)
+    return x.flatten(1)
+
+
+def logits(net: ConvNet, params: Params, images: Tensor) -> Tensor:
+    """Logits ``[n, classes]``, the linear layer in float32 at least."""
+    features = embed(net, params, images)
+    wide = torch.promote_types(features.dtype, torch.float32)
+    return F.linear(features.to(wide), params["linear.weight"].to(wide), params["linear.bias"].to(wide))
+
+
+def recorded(step: Callable[[], object], device: torch.device, changed: Sequence[Tensor]) -> Captured:
+    """`Captured`, with the fastest convolutions that a trial finds."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        return Captured(step, device, changed)
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+def train_convnets(
+    task: ImageTask,
+    train: Images,
+    seeds: Sequence[int],
+    recipe: ConvNetRecipe | None = None,
+    *,
+    on_epoch: Callable[[int], None] | None = None,
+) -> list[Params]:
+    """Train one ConvNet a seed; a network does not depend on which others are trained.
+
+    Args:
+        task: Whose classes, image shape and normalisation hold.
+        train: What to train on: original images (``task.train``) or a small set; on the device to train on.
+        seeds: One a network: initialisation, order of the images, augmentation.
+        recipe: The settings; the published ones by default.
+        on_epoch: Called with the number of epochs done, over all networks (on CUDA: launched).
+
+    Returns:
+        Parameters of ``recipe.net(task)`` after the last epoch.
+    """
+    recipe = recipe or ConvNetRecipe()
+    if train.weight is not None:
+        raise InputError("ConvNets train on images of equal weight, and these carry weights; leave them out")
+    trainer = _Trainer(task, train, recipe)
+    trained = []
+    for k, seed in enumerate(seeds):
+        for epoch in trainer.run(seed):
+            if on_epoch is not None:
+                on_epoch(k * recipe.epochs + epoch)
+        trained.append(trainer.vector.detach().clone())
+    if not all(bool(vector.isfinite().all()) for vector in trained):
+        raise NumericalError(
+            f"the ConvNet's training diverged at learning rate {recipe.lr}; try a smaller one"
+        )
+    return [views(trainer.net, vector) for vector in trained]
+
+
+class _Trainer:
+    """One network's tensors and its recorded step; re-used for every seed."""
+
+    def __init__(self, task: ImageTask, train: Images, recipe: ConvNetRecipe):
+        self.task, self.train, self.recipe = task, train, recipe
+        device = train.x.device
+        self.net = recipe.net(task)
+        self.dtype = compute_type(device)
+        self.initialiser = Initialiser(self.net, device)
+        self.generator = torch.Generator(device)
+        self.vector = torch.zeros(self.initialiser.length, device=device)
+        self.velocity = torch.zeros_like(self.vector)
+        self.lr = torch.tensor(recipe.lr, device=device)
+        self.batch = min(recipe.batch, len(train))
+        self.index = torch.zeros(self.batch, dtype=torch.long, device=device)
+        self.weight = torch.ones(self.batch, device=device)
+        self.augmentation = Augmentation.identity(self.batch if recipe.augment else 0, self.net.size, device)
+        self.step = recorded(self._step, device, [self.vector, self.velocity])
+
+    def _step(self) -> None:
+        """One SGD step on the images ``index``, weighted by ``weight``."""
+        x = self.task.inputs(self.train.x[self.index])
+        if self.recipe.augment:
+            x = augment_each(x, self.augmentation)
+        leaf = self.vector.detach().requires_grad_()
+        outputs = logits(self.net, views(self.net, leaf.to(self.dtype)), x)
+        each = F.cross_entropy(outputs, self.train.y[self.index], reduction="none")
+        loss = (each * self.weight).sum() / self.weight.sum()
+        (gradient,) = torch.autograd.grad(loss, leaf)
+        with torch.no_grad():
+            gradient = gradient.add(self.vector, alpha=self.recipe.weight_decay)
+            self.velocity.mul_(self.recipe.momentum).add_(gradient)
+            self.vector.sub_(self.lr * self.velocity)
+
+    def run(self, seed: int) -> Iterator[int]:
+        """Train from a fresh start; yields the number of epochs done."""
+        recipe, count, batch = self.recipe, len(self.train), self.batch
+        steps = -(-count // batch)
+        device = self.vector.device
+        valid = (torch.arange(steps * batch, device=device) < count).view(steps, batch)
+        self.generator.manual_seed(seed)
+        u = torch.rand(self.initialiser.length, generator=self.generator, device=device)
+        self.initialiser.write(self.vector, u)
+        at_once = max(1, BLOCK // steps)
+        for epoch in range(recipe.epochs):
+            if epoch in (0, recipe.epochs // 2 + 1):
+                self.lr.fill_(recipe.lr if epoch == 0 else 0.1 * recipe.lr)
+                self.velocity.zero_()
+            if epoch % at_once == 0:
+                order, drawn = self._draw(at_once, steps)
+            for k in range(steps):
+                row = epoch % at_once * steps + k
+                self.index.copy_(order[row])
+                self.weight.copy_(valid[k])
+                if drawn is not None:
+                    self.augmentation.copy_from(drawn[row * batch : (row + 1) * batch])
+                self.step()
+            yield epoch + 1
+
+    def _draw(self, epochs: int, steps: int) -> tuple[Tensor, Augmentation | None]:
+        """Orders of the images ``[epochs * steps, batch]`` (what is too much is image 0), augmentation."""
+        device, count = self.index.device, len(self.train)
+        keys = torch.rand(epochs, count, generator=self.generator, device=device)
+        order = F.pad(keys.argsort(1), (0, steps * self.batch - count)).view(-1, self.batch)
+        if not self.recipe.augment:
+            return order, None
+        return order, draw_each(self.generator, self.batch, self.net.size, batches=epochs * steps)
+
+
+@torch.no_grad()
+def embeddings(task: ImageTask, net: ConvNet, params: Params, images: Images) -> Tensor:
+    """Embeddings ``[m, features_out]`` of all images, in float32."""
+    cast = _cast(params, images)
+    chunks = torch.split(images.x, CHUNK)
+    return torch.cat([embed(net, cast, task.inputs(x)).float() for x in chunks])
+
+
+@torch.no_grad()
+def accuracy(task: ImageTask, net: ConvNet, params: Params, images: Images) -> Tensor:
+    """Share of the images that the network has right, on their device."""
+    cast = _cast(params, images)
+    right = [
+        (logits(net, cast, task.inputs(x)).argmax(1) == y).sum()
+        for x, y in zip(torch.split(images.x, CHUNK), torch.split(images.y, CHUNK))
+    ]
+    return torch.stack(right).sum().double() / len(images)
+
+
+def _cast(params: Params, images: Images) -> Params:
+    dtype = compute_type(images.x.device)
+    return {name: p.to(dtype) for name, p in params.items()}
+
+
+def convnet_accuracy(
+    train: Images,
+    data: ImageData,
+    networks: int = 20,
+    *,
+    augment: bool = False,
+    epochs: int | None = None,
+    seed: int = 0,
+    recipe: ConvNetRecipe | None = None,
+    on_epoch: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Test accuracy of ConvNets trained on a small set of images, by the published protocol.
+
+    The last epoch counts; nothing is chosen by any validation or test image.
+
+    Args:
+        train: The small set: normalised floating point images as condensers return them, on the device to
+            train on.
+        data: The original data set.
+        networks: Fresh networks.
+        augment: With augmentation, as DSA, DM and trajectory matching are judged.
+        epochs: 1000 with augmentation and 300 without by default.
+        seed: Seed of the whole measurement.
+        recipe: Other settings; its epochs and augmentation are those given here.
+        on_epoch: As in `train_convnets`.
+
+    Returns:
+        ``test_accuracy`` (mean over networks), ``test_std``, the list ``test_accuracies``, ``networks``,
+        ``epochs`` and ``augment``; accuracies are shares.
+    """
+    if networks < 1:
+        raise InputError(f"networks {networks}: at least 1 network is needed")
+    chosen = epochs if epochs is not None else (1000 if augment else 300)
+    recipe = dataclasses.replace(recipe or ConvNetRecipe(), epochs=chosen, augment=augment)
+    task = ImageTask(data.to(train.x.device), model="convnet")
+    net, test = recipe.net(task), task.test
+    seeds = [derive(seed, "convnet", k) for k in range(networks)]
+    found = [
+        accuracy(task, net, params, test)
+        for params in train_convnets(task, train, seeds, recipe, on_epoch=on_epoch)
+    ]
+    scores = torch.stack(found).cpu()
+    return {
+        "test_accuracy": float(scores.mean()),
+        "test_std": float(scores.std(correction=0)),
+        "test_accuracies": scores.tolist(),
+        "networks": networks,
+        "epochs": recipe.epochs,
+        "augment": augment,
+    }

@@ -1,0 +1,65 @@
+import pytest
+import torch
+from image_reducer_conformance import ImageReducerConformance
+from reducer_conformance import RecordingProgress, reduce
+from tiny_images import tiny_image_task
+
+from hcdc.condensers._herding import Herding
+from hcdc.condensers._image_coreset import embed_images
+from hcdc.condensers._kcenter import KCenter
+from hcdc.condensers._registry import make_reducer
+from hcdc.core.progress import Progress
+from hcdc.core.seeds import derive
+from hcdc.training._convnets import ConvNetRecipe, train_convnets
+
+
+class ImageCoresetConformance(ImageReducerConformance):
+    @pytest.mark.parametrize("part", ["train", "val"])
+    def test_chooses_real_images_by_the_embedding_of_the_trained_network(self, part):
+        """The chosen images are those that `choose` finds among the penultimate features of their class."""
+        task, reducer = tiny_image_task(), self.make()
+        small = reduce(reducer, task, part=part, size=8, seed=1)
+        recipe = ConvNetRecipe(epochs=4, width=6)
+        (params,) = train_convnets(task, task.train, [derive(1, "coreset")], recipe)
+        images = task.part(part)
+        x = task.inputs(images.x)
+        points = recipe.net(task).features(params, x)
+        for c in range(3):
+            members = torch.nonzero(images.y == c).flatten()
+            count = int((small.y == c).sum())
+            picked = members[reducer.choose(points[members], count)]
+            assert len(set(picked.tolist())) == count
+            assert torch.equal(small.x[small.y == c], x[picked])
+
+    def test_steps_are_rounded_up_to_epochs(self):
+        seen = RecordingProgress()
+        task = tiny_image_task()  # 34 training images: one batch an epoch
+        self.reduce(task, progress=seen)
+        assert [done for _, done, total in seen.steps if total == 4] == [1, 2, 3, 4]
+
+    def test_published_presets_for_images(self):
+        name = self.make().name
+        for preset in ("cifar10", "cifar100"):
+            reducer = make_reducer(name, preset)
+            assert reducer.hidden == 128
+            assert reducer.steps == 40 * 157
+
+
+class TestKCenterOfImages(ImageCoresetConformance):
+    def make(self):
+        return KCenter(steps=4, hidden=6)
+
+
+class TestHerdingOfImages(ImageCoresetConformance):
+    def make(self):
+        return Herding(steps=4, hidden=6)
+
+
+def test_embeddings_are_those_of_a_network_that_has_learned():
+    """Images of one class lie nearer to their class mean than to the others, also those of validation."""
+    task = tiny_image_task()
+    points = embed_images(task, "val", 60, 8, 0, Progress(), "kcenter")
+    y = task.val.y
+    assert points.shape == (18, 8)
+    means = torch.stack([points[y == c].mean(0) for c in range(3)])
+    assert float((torch.cdist(points, means).argmin(1) == y).double().mean()) > 0.8
