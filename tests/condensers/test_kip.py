@@ -1,6 +1,8 @@
 """Kernel inducing points: the closed-form kernel, ridge regression, random features, the loop."""
 
+import json
 import math
+from importlib import resources
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from hcdc.condensers._kip import KIP, arc_cosine, conv_slope, fc_slope, ntk, rid
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
+from hcdc.core.seeds import derive
 from hcdc.spaces._convnet import ConvNet
 from hcdc.tasks._image import ImageTask
 
@@ -46,9 +49,9 @@ class TestKernel:
         torch.testing.assert_close(ntk(x, z, 0), x @ z.t() / 5)
 
     def test_a_very_wide_network_agrees(self):
-        x, width = normal(4, 6), 4096
+        x, width, repeats = normal(4, 6), 1024, 12
         total = torch.zeros(4, 4, dtype=torch.float64)
-        for seed in range(3):
+        for seed in range(repeats):
             shapes = [(width, 6), (width, width), (1, width)]
             weights = [normal(*s, seed=10 * seed + k).requires_grad_() for k, s in enumerate(shapes)]
 
@@ -63,7 +66,7 @@ class TestKernel:
                 [[float(sum((a * b).sum() for a, b in zip(g, h))) for h in slopes] for g in slopes]
             )
         wanted = ntk(x, x, 2)
-        assert float((total / 3 - wanted).norm() / wanted.norm()) < 0.03
+        assert float((total / repeats - wanted).norm() / wanted.norm()) < 0.05
 
     def test_it_is_symmetric_positive_and_defined_everywhere(self):
         x = torch.cat([normal(5, 3, 2, 2), torch.zeros(1, 3, 2, 2, dtype=torch.float64)])
@@ -134,19 +137,13 @@ class KIPConformance(ImageReducerConformance):
     def test_the_error_falls_on_digits_and_pixels_stay_near(self):
         """The error of regression from 20 images to fresh ones, by the closed-form kernel."""
         task = ImageTask(hcdc.data("digits"), model="convnet")
-        small = run(quick(self.kernel, steps=40, batch=400, lr=0.02), task, 20)
-        start = next(
-            iter(KIP(steps=1, lr=1e-9, kernel="fc").iterates(task, "train", 20, 0, **self.nowhere()))
-        )[1]
+        small = run(quick(self.kernel, steps=40, batch=400, lr=0.03, width=16), task, 20)
+        start = task.sample("train", 20, derive(0, "kip", "train", "start"))
         assert torch.equal(start.y, small.y)
         before, after = (self.error(task, images) for images in (start, small))
         assert after < 0.9 * before
         moved = (small.x - start.x).abs()
         assert 0 < float(moved.mean()) < 0.5
-
-    @staticmethod
-    def nowhere():
-        return {"progress": Progress(), "checkpoint": Checkpoint(None)}
 
     @staticmethod
     def error(task, small):
@@ -184,8 +181,8 @@ def test_refuses_senseless_settings(settings, text):
 
 
 def test_divergence_is_diagnosed():
-    with pytest.raises(NumericalError, match=r"KIP diverged in step 1 of 4.*learning rate 1e\+39"):
-        run(quick("fc", lr=1e39), tiny_image_task(), 6)
+    with pytest.raises(NumericalError, match=r"KIP diverged in step 2 of 4.*learning rate 1e\+37"):
+        run(quick("conv", lr=1e37), tiny_image_task(), 6)
 
 
 def test_refuses_other_data():
@@ -193,3 +190,14 @@ def test_refuses_other_data():
 
     with pytest.raises(InputError, match="method 'kip' condenses images"):
         run(quick("fc"), tiny_task(), 6)
+
+
+def test_presets_are_whole():
+    text = resources.files("hcdc.condensers").joinpath("presets", "kip.json").read_text()
+    presets = json.loads(text)
+    assert set(presets) == {"default", "cifar10", "cifar100", "fc"}
+    assert KIP(**presets["default"]["settings"]) == KIP()
+    for preset in presets.values():
+        assert KIP(**preset["settings"]).settings() == preset["settings"]
+    notebook = {"kernel": "fc", "depth": 1, "reg": 1e-6, "batch": 5000, "lr": 0.04}
+    assert presets["fc"]["settings"].items() >= notebook.items()

@@ -1,7 +1,9 @@
 """Trajectory matching: written-out derivatives, the walk back through the student's steps, experts."""
 
+import json
 import math
 import weakref
+from importlib import resources
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import hcdc
 from hcdc.condensers import _experts, _tm
-from hcdc.condensers._experts import ExpertTrainer, flatten, loss_gradient, loss_products
+from hcdc.condensers._experts import ExpertTrainer, flatten, loss_gradient, loss_products, written_gradient
 from hcdc.condensers._tm import TM, Matching
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
@@ -76,8 +78,9 @@ class TestWrittenDerivatives:
         theta, _, x, y = drawn(NETS[name])
         leaf = theta.clone().requires_grad_()
         (wanted,) = torch.autograd.grad(loss_of(NETS[name], leaf, x, y), leaf)
-        found = loss_gradient(NETS[name], theta, x, y, torch.float64)
-        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+        for gradient in (loss_gradient, written_gradient):
+            found = gradient(NETS[name], theta, x, y, torch.float64)
+            torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
 
     def test_products_are_those_of_differentiating_twice(self, name):
         theta, along, x, y = drawn(NETS[name])
@@ -100,9 +103,21 @@ def test_large_means_cost_no_precision():
     """In float32, images far from 0: the norm must not subtract large squares."""
     net = NETS["colour"]
     theta, _, x, y = drawn(net)
-    wanted = loss_gradient(net, theta, x + 300, y, torch.float64)
-    found = loss_gradient(net, theta.float(), (x + 300).float(), y, torch.float32)
+    wanted = written_gradient(net, theta, x + 300, y, torch.float64)
+    found = written_gradient(net, theta.float(), (x + 300).float(), y, torch.float32)
     assert float((found - wanted).norm() / wanted.norm()) < 1e-3
+
+
+def test_bfloat16_is_near():
+    """What precision "bf16" computes on CUDA, here on the CPU."""
+    net = ConvNet(3, 10, (16, 16), width=16, depth=2)
+    theta, along, x, y = (t if t.dtype == torch.long else t.float() for t in drawn(net, 20))
+    full, half = (
+        loss_products(net, theta, along, x - 2, y, dtype) for dtype in (torch.float, torch.bfloat16)
+    )
+    for one, other in zip(full[1:], half[1:]):
+        assert other.dtype == torch.float32
+        assert float(F.cosine_similarity(one.flatten(), other.flatten(), 0)) > 0.98
 
 
 @pytest.mark.parametrize("function", ["block", "block_back", "block_tangent", "block_back_tangent"])
@@ -357,3 +372,21 @@ def test_the_distance_falls_on_digits():
     distances = [float(t.split("distance ")[1].split(",")[0]) for t in seen if "distance" in t]
     assert len(set(distances)) == 3
     assert distances[-1] < 0.8 * distances[0]
+
+
+def test_presets_are_the_published_settings():
+    text = resources.files("hcdc.condensers").joinpath("presets", "tm.json").read_text()
+    presets = {name: TM(**preset["settings"]) for name, preset in json.loads(text).items()}
+    assert presets["default"] == TM()
+    for name, (steps, batch, size) in {"cifar10": (30, 0, 1e-3), "cifar100": (80, 125, 1e-2)}.items():
+        config = presets[name]
+        assert config.settings() == json.loads(text)[name]["settings"]
+        assert (config.student_steps, config.batch, config.step_size) == (steps, batch, size)
+        assert (config.target_epochs, config.start_epochs, config.iterations) == (2, 40, 5000)
+        assert (config.lr_img, config.lr_step, config.expert_lr, config.expert_batch) == (
+            1e3,
+            1e-5,
+            0.01,
+            256,
+        )
+        assert config.expert_epochs == 41

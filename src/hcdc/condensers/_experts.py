@@ -28,7 +28,7 @@ from hcdc.datasets._images import Images
 from hcdc.spaces._base import Params
 from hcdc.spaces._convnet import ConvNet
 from hcdc.training._augment import Augmentation, augment_each, draw_each
-from hcdc.training._convnets import compute_type, recorded, views
+from hcdc.training._convnets import compute_type, logits, recorded, views
 
 log = logging.getLogger("hcdc")
 
@@ -133,7 +133,8 @@ def block_back(
     dz = r * scale * (e - mean(e) - xhat * mean(e * xhat)).
     """
     xhat = (_wide(z) - m) * r
-    e = torch.where(_channel(scale) * xhat + _channel(shift) > 0, _doubled(_wide(dp), z.shape[2:]), 0.0)
+    live = _channel(scale) * xhat + _channel(shift) > 0
+    e = live * _doubled(_wide(dp), z.shape[2:])
     pixels = z.shape[2] * z.shape[3]
     s0, s1 = e.sum(PLANE, keepdim=True), (e * xhat).sum(PLANE, keepdim=True)
     dz = r * _channel(scale) * (e - s0 / pixels - xhat * (s1 / pixels))
@@ -158,7 +159,7 @@ def block_tangent(
     txhat = r * (tz - tm - xhat * q)
     u = _channel(scale) * xhat + _channel(shift)
     tu = _channel(tscale) * xhat + _channel(scale) * txhat + _channel(tshift)
-    p, tp = _halved(F.relu(u)), _halved(torch.where(u > 0, tu, 0.0))
+    p, tp = _halved(F.relu(u)), _halved((u > 0) * tu)
     return _laid_out(p, z.dtype), _laid_out(tp, z.dtype), pivot + mean, r, tm, q
 
 
@@ -184,8 +185,7 @@ def block_back_tangent(
     xhat = (_wide(z) - m) * r
     txhat = r * (_wide(tz) - tm - xhat * q)
     live = _channel(scale) * xhat + _channel(shift) > 0
-    e = torch.where(live, _doubled(_wide(dp), z.shape[2:]), 0.0)
-    te = torch.where(live, _doubled(_wide(tdp), z.shape[2:]), 0.0)
+    e, te = (live * _doubled(_wide(d), z.shape[2:]) for d in (dp, tdp))
     s0, s1, t0, t1 = (v.sum(PLANE, keepdim=True) for v in (e, e * xhat, te, te * xhat + e * txhat))
     g, tg = _channel(scale), _channel(tscale)
     pixels = z.shape[2] * z.shape[3]
@@ -233,24 +233,34 @@ def _conv_back(
     return dx, dw
 
 
-def _loss_back(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Softmax and dL/dlogits of the mean cross-entropy ``[n, C]``."""
-    p = logits.softmax(1)
-    hit = y[:, None] == torch.arange(logits.shape[1], device=y.device)
+def _loss_back(outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Softmax of logits and dL/dlogits of the mean cross-entropy ``[n, C]``."""
+    p = outputs.softmax(1)
+    hit = y[:, None] == torch.arange(outputs.shape[1], device=y.device)
     return p, (p - hit.to(p.dtype)) / len(y)
 
 
-@torch.no_grad()
 def loss_gradient(net: ConvNet, theta: Tensor, x: Tensor, y: Tensor, dtype: torch.dtype) -> Tensor:
-    """Gradient ``[P]`` in theta of the mean cross-entropy.
+    """Gradient ``[P]`` in theta of the mean cross-entropy; written out on CUDA, by autograd elsewhere.
 
     Args:
         net: The network.
         theta: Its parameters ``[P]``.
         x: Images ``[n, c, h, w]``.
         y: Labels ``[n]``.
-        dtype: Type of what convolutions read and write.
+        dtype: Type of what convolutions read and write on CUDA.
     """
+    if theta.is_cuda:
+        return written_gradient(net, theta, x, y, dtype)
+    leaf = theta.detach().requires_grad_()
+    with torch.enable_grad():
+        loss = F.cross_entropy(logits(net, views(net, leaf), x), y)
+    return torch.autograd.grad(loss, leaf)[0]
+
+
+@torch.no_grad()
+def written_gradient(net: ConvNet, theta: Tensor, x: Tensor, y: Tensor, dtype: torch.dtype) -> Tensor:
+    """`loss_gradient` as blocks and convolutions."""
     params = views(net, theta)
     kept = []
     p = _laid_out(x, dtype)

@@ -48,10 +48,9 @@ KERNELS = ("conv", "fc")
 def arc_cosine(rho: Tensor) -> tuple[Tensor, Tensor]:
     """Arc-cosine kernels of degree 0 and 1 at a correlation rho in [-1, 1].
 
-    kappa_0 = (pi - arccos rho) / pi = 2 P(u > 0, v > 0) and
-    kappa_1 = (sqrt(1 - rho^2) + rho (pi - arccos rho)) / pi = 2 E[relu(u) relu(v)] for standard normal u, v of
-    correlation rho. At the ends, where arccos has no derivative, values are exact and derivatives are 0: there
-    rho itself is largest or smallest.
+    For standard normal u and v of correlation rho, kappa_0 = (pi - arccos rho) / pi = 2 P(u > 0, v > 0) and
+    kappa_1 = (sqrt(1 - rho^2) + rho (pi - arccos rho)) / pi = 2 E[relu(u) relu(v)]. At the ends, where arccos
+    has no derivative, values are exact and derivatives are 0: there rho itself is largest or smallest.
     """
     edge = 1 - 8 * torch.finfo(rho.dtype).eps
     inside = rho.abs() < edge

@@ -1,7 +1,16 @@
 """Tables, sentences, figures and one HTML page, from evaluations and condensed files only."""
 
 from hcdc.reporting._evaluations import evaluations_of, is_evaluation, read_evaluation, short_names
-from hcdc.reporting._figures import draw_agreement, draw_cost, draw_ranks, draw_scatter, write_figures
+from hcdc.reporting._figures import (
+    draw_agreement,
+    draw_cost,
+    draw_rank_colours,
+    draw_ranks,
+    draw_scatter,
+    rank_colours,
+    write_figures,
+)
+from hcdc.reporting._images import draw_images, image_grid
 from hcdc.reporting._page import write_report
 from hcdc.reporting._table import COLUMNS, Column, Row, summary_table
 from hcdc.reporting._words import findings, payment, validation_choice
@@ -12,12 +21,16 @@ __all__ = [
     "Row",
     "draw_agreement",
     "draw_cost",
+    "draw_images",
+    "draw_rank_colours",
     "draw_ranks",
     "draw_scatter",
     "evaluations_of",
     "findings",
+    "image_grid",
     "is_evaluation",
     "payment",
+    "rank_colours",
     "read_evaluation",
     "short_names",
     "summary_table",

@@ -50,16 +50,21 @@ def read_evaluation(path: str | os.PathLike[str]) -> dict[str, Any]:
     return found
 
 
+def judges(evaluation: Evaluation, meta: Mapping[str, Any]) -> bool:
+    """Whether the evaluation is one of the condensed file described by ``meta``."""
+    wanted = {**meta, "dataset": (meta.get("data") or {}).get("name")}
+    return all(evaluation.get(key) == wanted.get(key) for key in IDENTITY if key in wanted)
+
+
 def evaluations_of(meta: Mapping[str, Any], paths: Iterable[Path]) -> list[tuple[Path, dict[str, Any]]]:
     """Those of the JSON files ``paths`` that are evaluations of the condensed file described by ``meta``."""
-    wanted = {**meta, "dataset": (meta.get("data") or {}).get("name")}
     found = []
     for path in paths:
         try:
             evaluation = read_evaluation(path)
         except InputError:
             continue
-        if all(evaluation.get(key) == wanted.get(key) for key in IDENTITY if key in wanted):
+        if judges(evaluation, meta):
             found.append((path, evaluation))
     return found
 
@@ -110,6 +115,35 @@ def rivals_once(evaluations: Sequence[Evaluation]) -> list[list[Mapping[str, Any
                 seen.append(rival)
         lists.append(own)
     return lists
+
+
+def is_image(evaluation: Evaluation) -> bool:
+    """Whether the copy holds images."""
+    return evaluation.get("kind") == "image"
+
+
+SCORES = ("selected_test_accuracy", "best_test_accuracy", "regret")
+"""Keys of an evaluation or a rival with one accuracy, or a difference of two."""
+
+
+def in_shares(evaluation: Evaluation) -> Evaluation:
+    """The evaluation with accuracies in 0 .. 1.
+
+    Tables of results have percent; images have no score but accuracy, so of them it is known which it is.
+    """
+    known = [value for value in evaluation["truth"] if value is not None]
+    if not is_image(evaluation) or not known or min(known) < 0 or not 1 < max(known) <= 100:
+        return evaluation
+
+    def shares(entry: Evaluation) -> dict[str, Any]:
+        return {**entry, **{key: entry[key] / 100 for key in SCORES if entry.get(key) is not None}}
+
+    lists = {
+        key: [None if value is None else value / 100 for value in evaluation[key]]
+        for key in ("truth", "test")
+        if key in evaluation
+    }
+    return {**shares(evaluation), **lists, "rivals": [shares(rival) for rival in evaluation["rivals"]]}
 
 
 def is_fraction(evaluation: Evaluation) -> bool:

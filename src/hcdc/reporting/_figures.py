@@ -14,9 +14,18 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from hcdc.core.errors import require
+from hcdc.core.errors import InputError, require, unknown_name
 from hcdc.core.files import write_atomic
-from hcdc.reporting._evaluations import Evaluation, comparable, is_fraction, rivals_once, short_names
+from hcdc.core.seeds import numpy_stream
+from hcdc.reporting._evaluations import (
+    Evaluation,
+    comparable,
+    in_shares,
+    is_fraction,
+    is_image,
+    rivals_once,
+    short_names,
+)
 from hcdc.reporting._table import PAYS_NOT, number, seconds
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -24,9 +33,10 @@ GREY, BLACK = "#6b6b6b", "#1a1a1a"
 SHADES = "viridis"
 
 
-def _figure(width: float, height: float) -> Any:
+def new_figure(width: float, height: float, layout: str = "constrained") -> Any:
+    """A figure of that many inches that no window shows."""
     matplotlib = require("matplotlib", "plot")
-    figure = require("matplotlib.figure", "plot").Figure(figsize=(width, height), layout="constrained")
+    figure = require("matplotlib.figure", "plot").Figure(figsize=(width, height), layout=layout)
     require("matplotlib.backends.backend_agg", "plot").FigureCanvasAgg(figure)
     matplotlib.rcParams["svg.hashsalt"] = "hcdc"
     return figure
@@ -38,12 +48,21 @@ def _plain(axes: Any) -> None:
     axes.set_axisbelow(True)
 
 
+def literal(text: str) -> str:
+    """Text in which matplotlib finds no formula."""
+    return text.replace("$", r"\$")
+
+
+def _agreement(spearman: float | None, interval: Sequence[float | None] | None) -> str:
+    low, high = (interval or [None, None])[:2]
+    text = number(spearman)
+    return text if low is None else f"{text} [{number(low)}, {number(high)}]"
+
+
 def _title(e: Evaluation) -> str:
     if e["spearman"] is None:
         return "rank agreement not defined"
-    low, high = (e["interval"] or [None, None])[:2]
-    text = f"Spearman {number(e['spearman'])}"
-    return text if low is None else f"{text} [{number(low)}, {number(high)}]"
+    return f"Spearman {_agreement(e['spearman'], e['interval'])}"
 
 
 def _level(e: Evaluation) -> str:
@@ -54,15 +73,31 @@ def _scores(values: Sequence[float | None]) -> Any:
     return np.asarray([math.nan if value is None else value for value in values], np.float64)
 
 
+def _axis_words(e: Evaluation) -> tuple[str, str]:
+    """What the truth and the proxy are, with their units."""
+    if is_fraction(e):
+        full = "validation accuracy, full data (%)"
+    else:
+        full = "validation score, full data"
+    if e.get("truth_source"):
+        full += f"\n{literal(str(e['truth_source']))}"
+    if e.get("metric") == "loss":
+        return full, "minus validation loss on the copy"
+    return full, "accuracy on the copy" + (" (%)" if is_image(e) else "")
+
+
 def draw_scatter(evaluations: Sequence[Evaluation]) -> Any:
     """Truth against proxy, one panel a copy; the copy's pick and the truly best candidate are marked."""
+    evaluations = [in_shares(e) for e in evaluations]
     names = short_names(evaluations)
     columns = min(3, len(evaluations))
     lines = math.ceil(len(evaluations) / columns)
-    figure = _figure(1.2 + 3.3 * columns, 0.8 + 3.3 * lines)
+    figure = new_figure(1.2 + 3.3 * columns, 0.8 + 3.3 * lines)
     for k, e in enumerate(evaluations):
         axes = figure.add_subplot(lines, columns, k + 1)
         truth, proxy = _scores(e["truth"]) * (100 if is_fraction(e) else 1), _scores(e["proxy"])
+        if is_image(e) and e.get("metric") != "loss":
+            proxy = 100 * proxy
         axes.scatter(truth, proxy, s=18, color=COLOURS[k % len(COLOURS)], alpha=0.65, linewidths=0)
         if np.isfinite(proxy).all():
             best, pick = int(truth.argmax()), int(proxy.argmax())
@@ -70,13 +105,10 @@ def draw_scatter(evaluations: Sequence[Evaluation]) -> Any:
                 truth[best], proxy[best], s=70, facecolors="none", edgecolors=BLACK, label="truly best"
             )
             axes.scatter(truth[pick], proxy[pick], s=60, marker="x", color=BLACK, label="the copy's pick")
-        axes.set_title(f"{names[k]}\n{_title(e)}", fontsize=10)
-        axes.set_xlabel(
-            "validation accuracy, full data (%)" if is_fraction(e) else "validation score, full data"
-        )
-        axes.set_ylabel(
-            "minus validation loss on the copy" if e.get("metric") == "loss" else "accuracy on the copy"
-        )
+        axes.set_title(f"{literal(names[k])}\n{_title(e)}", fontsize=10)
+        across, up = _axis_words(e)
+        axes.set_xlabel(across)
+        axes.set_ylabel(up)
         axes.tick_params(labelsize=8)
         _plain(axes)
         if k == 0:
@@ -131,30 +163,96 @@ def draw_ranks(evaluations: Sequence[Evaluation]) -> Any:
     truth = _scores(evaluations[0]["truth"])
     rank = stats.rankdata(-truth)  # 1 is best
     rows = [Contender("full data", truth, None, [], BLACK), *_contenders(evaluations)]
-    figure = _figure(8.6, 1.5 + 0.42 * len(rows))
+    figure = new_figure(8.6, 1.5 + 0.42 * len(rows))
     axes = figure.add_subplot(1, 1, 1)
     strips = np.full((len(rows), len(truth)), np.nan)
     for line, row in enumerate(rows):
         if row.spearman is not None or not line:
             strips[line] = rank[np.argsort(-row.proxy, kind="stable")]
-    image = axes.imshow(
-        strips, aspect="auto", cmap=f"{SHADES}_r", vmin=1, vmax=len(truth), interpolation="nearest"
-    )
-    axes.set_yticks(range(len(rows)), [row.name for row in rows], fontsize=9)
-    for line, (label, row) in enumerate(zip(axes.get_yticklabels(), rows)):
-        label.set_fontweight(row.weight)
-        shown = "not defined" if row.spearman is None else number(row.spearman)
-        shown = shown if line else "Spearman"
-        axes.text(1.01, line, shown, transform=axes.get_yaxis_transform(), va="center", fontsize=9)
-    axes.set_yticks(np.arange(len(rows) - 1) + 0.5, minor=True)
-    axes.grid(which="minor", axis="y", color="white", linewidth=3)
-    axes.tick_params(which="both", length=0)
-    axes.spines[:].set_visible(False)
+    told = ["not defined" if row.spearman is None else number(row.spearman) for row in rows]
+    image = _strips(axes, rows, strips, ["Spearman", *told[1:]])
     axes.set_xticks([0, len(truth) - 1], ["put first", "put last"], fontsize=9)
     axes.set_title(f"{len(truth)} candidates in each method's order, coloured by true rank", fontsize=11)
     bar = figure.colorbar(image, ax=axes, orientation="horizontal", fraction=0.06, pad=0.04, aspect=40)
     bar.set_ticks([1, len(truth)], labels=["truly best", "truly worst"])
     bar.ax.tick_params(labelsize=8, length=0)
+    bar.outline.set_visible(False)
+    return figure
+
+
+def _strips(axes: Any, rows: Sequence[Contender], strips: Any, told: Sequence[str]) -> Any:
+    """Draw true ranks ``strips`` ``[rows, candidates]``, named at the left and ``told`` at the right."""
+    image = axes.imshow(
+        strips, aspect="auto", cmap=f"{SHADES}_r", vmin=1, vmax=strips.shape[1], interpolation="nearest"
+    )
+    axes.set_yticks(range(len(rows)), [literal(row.name) for row in rows], fontsize=9)
+    for line, (label, row) in enumerate(zip(axes.get_yticklabels(), rows)):
+        label.set_fontweight(row.weight)
+        axes.text(1.01, line, told[line], transform=axes.get_yaxis_transform(), va="center", fontsize=9)
+    axes.set_yticks(np.arange(len(rows) - 1) + 0.5, minor=True)
+    axes.grid(which="minor", axis="y", color="white", linewidth=3)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+    return image
+
+
+def _worst_first(scores: Any) -> Any:
+    """Positions of candidates by rising score; equal scores in a random order that is always the same.
+
+    The order in which candidates were judged may know something; a method that does not tell them apart
+    must not seem to.
+    """
+    return np.lexsort((numpy_stream(0, "ties").random(len(scores)), scores))
+
+
+def draw_rank_colours(evaluations: Sequence[Evaluation]) -> Any:
+    """The paper's figure of ranks: candidates from worst to best as each method has it, by true rank.
+
+    Rows are the full data, then copies and rivals by Spearman's correlation; a method without a ranking has
+    no row and is named below.
+
+    Args:
+        evaluations: Evaluations of the same candidates against the same truth.
+    """
+    truth = _scores(evaluations[0]["truth"])
+    rank = stats.rankdata(-truth)  # 1 is best
+    ranked: list[Contender] = []
+    without: list[Contender] = []
+    for one in _contenders(evaluations):
+        defined = one.spearman is not None and bool(np.isfinite(one.proxy).all())
+        (ranked if defined else without).append(one)
+    ranked.sort(key=lambda one: -(one.spearman or 0.0))
+    rows = [Contender("full data", truth, None, [], BLACK), *ranked]
+    figure = new_figure(9.6, 1.7 + 0.36 * len(rows))
+    axes = figure.add_subplot(1, 1, 1)
+    strips = np.stack([rank[_worst_first(row.proxy)] for row in rows])
+    told = [_agreement(row.spearman, row.interval) for row in ranked]
+    image = _strips(axes, rows, strips, ["1 (by definition)", *told])
+    for label, row in zip(axes.get_yticklabels(), rows):
+        label.set_color(BLACK if row.colour == GREY else row.colour)
+    axes.text(
+        1.01,
+        1.0,
+        f"Spearman [{_level(evaluations[0])} interval]\n",
+        transform=axes.transAxes,
+        va="bottom",
+        fontsize=8,
+        color=GREY,
+        linespacing=0.4,
+    )
+    axes.set_xticks([0, len(truth) - 1], ["ranked worst", "ranked best"], fontsize=9)
+    first, last = axes.get_xticklabels()
+    first.set_horizontalalignment("left")
+    last.set_horizontalalignment("right")
+    if without:
+        names = ", ".join(one.name for one in without)
+        axes.set_xlabel(literal(f"without a ranking: {names}"), fontsize=8, color=GREY)
+    axes.set_title(f"{len(truth)} candidates in each method's order, from worst to best", fontsize=11)
+    bar = figure.colorbar(image, ax=axes, orientation="horizontal", fraction=0.06, pad=0.04, aspect=50)
+    bar.set_ticks([1, len(truth)], labels=["1 (best)", f"{len(truth)} (worst)"])
+    bar.set_label("true rank", fontsize=9, labelpad=-8)
+    bar.ax.tick_params(labelsize=8, length=0)
+    bar.ax.invert_xaxis()
     bar.outline.set_visible(False)
     return figure
 
@@ -168,7 +266,7 @@ def draw_agreement(evaluations: Sequence[Evaluation]) -> Any:
     points = sorted(
         _contenders(evaluations), key=lambda point: -2 if point.spearman is None else point.spearman
     )
-    figure = _figure(8.0, 1.3 + 0.36 * len(points))
+    figure = new_figure(8.0, 1.3 + 0.36 * len(points))
     axes = figure.add_subplot(1, 1, 1)
     lowest = 0.0
     for line, point in enumerate(points):
@@ -184,7 +282,7 @@ def draw_agreement(evaluations: Sequence[Evaluation]) -> Any:
         place = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 8}
         axes.annotate(number(point.spearman), (point.spearman, line), **place)
         lowest = min(lowest, point.spearman if low is None else low)
-    axes.set_yticks(range(len(points)), [point.name for point in points], fontsize=9)
+    axes.set_yticks(range(len(points)), [literal(point.name) for point in points], fontsize=9)
     for label, point in zip(axes.get_yticklabels(), points):
         label.set_fontweight(point.weight)
     axes.set_ylim(-0.6, len(points) - 0.3)
@@ -208,7 +306,7 @@ def draw_cost(evaluations: Sequence[Evaluation]) -> Any:
     crossings = [e["break_even_trials"] for e in evaluations if e.get("break_even_trials")]
     last = 10 ** math.ceil(math.log10(2 * max([*crossings, len(evaluations[0]["truth"])])))
     trials = np.geomspace(1, last, 400)
-    figure = _figure(8.0, 4.4)
+    figure = new_figure(8.0, 4.4)
     axes = figure.add_subplot(1, 1, 1)
     axes.plot(trials, trials * full, color=BLACK, linewidth=2, label=f"full data ({seconds(full)} s a trial)")
     for k, (name, e) in enumerate(zip(names, evaluations)):
@@ -219,7 +317,7 @@ def draw_cost(evaluations: Sequence[Evaluation]) -> Any:
         else:
             word = PAYS_NOT if each >= full else "time to condense unknown"
         colour = COLOURS[k % len(COLOURS)]
-        label = f"{name} ({seconds(once)} s + {seconds(each)} s a trial): {word}"
+        label = literal(f"{name} ({seconds(once)} s + {seconds(each)} s a trial): {word}")
         axes.plot(trials, (once or 0.0) + trials * each, color=colour, linewidth=2, label=label)
         if crossing and crossing > 1:
             axes.plot(crossing, crossing * full, "o", color=colour, markersize=9, markeredgecolor="white")
@@ -236,7 +334,9 @@ def draw_cost(evaluations: Sequence[Evaluation]) -> Any:
     return figure
 
 
-FIGURES: dict[str, tuple[Callable[[Sequence[Evaluation]], Any], str]] = {
+Figures = dict[str, tuple[Callable[[Sequence[Evaluation]], Any], str]]
+
+FIGURES: Figures = {
     "agreement": (draw_agreement, "Rank agreement of copies and rivals."),
     "ranks": (
         draw_ranks,
@@ -255,6 +355,17 @@ FIGURES: dict[str, tuple[Callable[[Sequence[Evaluation]], Any], str]] = {
 }
 """Each figure by name: what draws it, and its caption."""
 
+IMAGE_FIGURES: Figures = {
+    **FIGURES,
+    "ranks": (
+        draw_rank_colours,
+        "Each row shows all candidates from the worst to the best as a method ranks them (equal scores in "
+        "random order); the colour is the true rank, lighter is better. A method that ranks as the full data "
+        "does repeats the first row.",
+    ),
+}
+"""The same for evaluations of images."""
+
 
 def draw_all(evaluations: Sequence[Evaluation]) -> list[tuple[str, str, Any]]:
     """Every figure as ``(name, caption, figure)``, for each group of equal candidates and truth.
@@ -268,7 +379,8 @@ def draw_all(evaluations: Sequence[Evaluation]) -> list[tuple[str, str, Any]]:
         timed = all(
             e.get(f"{where}_seconds_per_candidate") is not None for e in chosen for where in ("proxy", "full")
         )
-        for name, (draw, caption) in FIGURES.items():
+        figures_of = IMAGE_FIGURES if all(is_image(e) for e in chosen) else FIGURES
+        for name, (draw, caption) in figures_of.items():
             if timed or name != "cost":
                 if len(groups) > 1:
                     name = f"{name}-{place}"
@@ -288,6 +400,24 @@ def to_bytes(figure: Any, kind: str) -> bytes:
         metadata={"Date": None} if kind == "svg" else {"Software": None},
     )
     return stream.getvalue()
+
+
+def write_figure(figure: Any, path: str | os.PathLike[str]) -> Path:
+    """Write one figure as the PNG or SVG file that the end of ``path`` names."""
+    path = Path(path)
+    kind = path.suffix.removeprefix(".").lower()
+    if kind not in ("png", "svg"):
+        raise unknown_name("file type of a figure", kind, ("png", "svg"))
+    try:
+        write_atomic(path, to_bytes(figure, kind))
+    except OSError as error:
+        raise InputError(f"'{path}' cannot be written: {error.strerror or error}") from error
+    return path
+
+
+def rank_colours(evaluation: Evaluation, path: str | os.PathLike[str]) -> Path:
+    """Write `draw_rank_colours` of one evaluation as a PNG or SVG file; returns its path."""
+    return write_figure(draw_rank_colours([evaluation]), path)
 
 
 def write_figures(evaluations: Sequence[Evaluation], folder: str | os.PathLike[str]) -> list[Path]:

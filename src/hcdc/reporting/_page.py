@@ -11,8 +11,10 @@ from typing import Any
 
 from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
-from hcdc.reporting._evaluations import Evaluation, short_names
+from hcdc.datasets import CondensedDataset
+from hcdc.reporting._evaluations import Evaluation, judges, short_names
 from hcdc.reporting._figures import draw_all, to_bytes
+from hcdc.reporting._images import PARTS, Before, draw_images, facts
 from hcdc.reporting._table import COLUMNS, Row, summary_table
 from hcdc.reporting._words import findings, shortened
 
@@ -58,6 +60,8 @@ def write_report(
     evaluations: Sequence[Evaluation],
     out_html: str | os.PathLike[str],
     title: str = "Rank agreement of condensed copies",
+    copies: Sequence[CondensedDataset] = (),
+    before: Sequence[Before | None] = (),
 ) -> Path:
     """Write one self-contained page: no request leaves it, and it can be read in a light and a dark window.
 
@@ -65,10 +69,20 @@ def write_report(
         evaluations: What `hcdc.reporting.read_evaluation` returns, or ``Evaluation.as_dict()``.
         out_html: The file to write.
         title: Heading of the page.
+        copies: The condensed data sets that were judged, in any order; of those that hold images, the images
+            are shown.
+        before: What the images of each of ``copies`` started from, or None; see
+            `hcdc.reporting.draw_images`.
     """
     if not evaluations:
         raise InputError("a report needs at least one evaluation; make one with 'hcdc evaluate'")
-    page = _page(evaluations, title)
+    if before and len(before) != len(copies):
+        raise InputError(
+            f"before has {len(before)} entries for {len(copies)} copies; one a copy is needed, None where "
+            "there is nothing to show"
+        )
+    evaluations = _with_kinds(evaluations, copies)
+    page = _page(evaluations, title, _pictures(evaluations, copies, before))
     try:
         write_atomic(out_html, page)
     except OSError as error:
@@ -76,7 +90,42 @@ def write_report(
     return Path(out_html)
 
 
-def _page(evaluations: Sequence[Evaluation], title: str) -> str:
+def _with_kinds(evaluations: Sequence[Evaluation], copies: Sequence[CondensedDataset]) -> list[Evaluation]:
+    """The evaluations, with the kind of the copy that each judged where the copy is known."""
+    found = [dict(evaluation) for evaluation in evaluations]
+    for small in copies:
+        own = [evaluation for evaluation in found if judges(evaluation, small.meta)]
+        if not own:
+            meta = small.meta
+            raise InputError(
+                f"copies: none of the evaluations judges the copy of '{meta.get('data', {}).get('name')}' by "
+                f"'{meta.get('method')}' (seed {meta.get('seed')}); pass its evaluation too"
+            )
+        for evaluation in own:
+            evaluation["kind"] = small.kind
+    return [*found]
+
+
+def _pictures(
+    evaluations: Sequence[Evaluation], copies: Sequence[CondensedDataset], before: Sequence[Before | None]
+) -> list[str]:
+    """The images of each copy that holds any: S_val, or S_train where S_val is the real validation set."""
+    names = short_names(evaluations)
+    made = []
+    for k, small in enumerate(copies):
+        if small.kind != "image":
+            continue
+        part = "train" if small.val is None else "val"
+        start = before[k] if before else None
+        name = ", ".join(n for n, evaluation in zip(names, evaluations) if judges(evaluation, small.meta))
+        both = "" if start is None else ", before and after"
+        told = "; ".join(["with the normalisation undone", *facts(small, start, part)])
+        caption = f"{name}: images of {PARTS[part]}{both}, one row a class, {told}."
+        made.append(_figure(f"images-{k + 1}", caption, draw_images(small, start, part)))
+    return made
+
+
+def _page(evaluations: Sequence[Evaluation], title: str, pictures: Sequence[str]) -> str:
     names = short_names(evaluations)
     datasets = ", ".join(dict.fromkeys(str(e["dataset"]) for e in evaluations))
     short = [name for name, e in zip(names, evaluations) if shortened(e)]
@@ -93,6 +142,8 @@ def _page(evaluations: Sequence[Evaluation], title: str) -> str:
         _table(summary_table(evaluations)),
         "<h2>Figures</h2>",
         *(_figure(name, caption, figure) for name, caption, figure in draw_all(evaluations)),
+        "<h2>Images of the copies</h2>" if pictures else "",
+        *pictures,
         "<h2>What was judged</h2>",
         _facts(names, evaluations, _SUBJECT),
         "<h2>Where it was measured</h2>",
@@ -120,6 +171,7 @@ _SUBJECT = {
     "val_method": "S_val made by",
     "val_size": "S_val size",
     "metric": "candidates ranked by",
+    "truth_source": "truth from",
     "candidates": "candidates judged",
     "dropped": "candidates left out (used in making the copy)",
     "seed": "seed of the copy",

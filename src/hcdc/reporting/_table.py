@@ -6,7 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hcdc.reporting._evaluations import Evaluation, comparable, is_fraction, rivals_once, short_names
+from hcdc.reporting._evaluations import (
+    Evaluation,
+    comparable,
+    in_shares,
+    is_fraction,
+    rivals_once,
+    short_names,
+)
 
 PAYS_NOT = "it does not pay here"
 
@@ -58,6 +65,7 @@ def break_even(once: float | None, per_trial: float | None, full: float | None) 
 
 def summary_table(evaluations: Sequence[Evaluation]) -> list[Row]:
     """Rows for copies, each before its rivals, and, after each group of equal candidates, the full data."""
+    evaluations = [in_shares(e) for e in evaluations]
     names, rivals = short_names(evaluations), rivals_once(evaluations)
     rows = []
     groups = comparable(evaluations)
@@ -125,7 +133,8 @@ def _full(e: Evaluation, alone: bool) -> Row:
         once=0.0,
         per_trial=e.get("full_seconds_per_candidate"),
         search=e.get("full_seconds"),
-        note="every candidate trained on the full data: what the others are judged by",
+        note=f"{e.get('truth_source') or 'every candidate trained on the full data'}: what the others are "
+        "judged by",
     )
 
 

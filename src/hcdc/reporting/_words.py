@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from hcdc.core.seeds import numpy_stream
-from hcdc.reporting._evaluations import Evaluation, comparable, is_fraction, rivals_once, short_names
+from hcdc.reporting._evaluations import (
+    Evaluation,
+    comparable,
+    in_shares,
+    is_fraction,
+    rivals_once,
+    short_names,
+)
 from hcdc.reporting._table import PAYS_NOT, number, points, score, seconds
 
 DRAWS = 1000
@@ -76,14 +83,17 @@ def _gain_text(evaluation: Evaluation, first: Sequence[float] | None, second: Se
 
 def _kind(evaluation: Evaluation) -> str:
     """What the file's own validation set is."""
-    if evaluation.get("val_method") in ("aligned", "both"):
+    method = evaluation.get("val_method")
+    if method in ("aligned", "both", "probes"):
         return "learned"
-    drawn = evaluation.get("val_method") == "random" or evaluation.get("train_method") == "random"
+    if method == "weighted":  # real examples, learned weights
+        return "weighted"
+    drawn = method == "random" or evaluation.get("train_method") == "random"
     return "small random" if drawn else "condensed"
 
 
 def validation_choice(evaluation: Evaluation) -> str:
-    """Which validation set ranks better on this S_train: the file's own, the real one, or random nodes.
+    """Which validation set ranks better on this S_train: the file's own, the real or a random one.
 
     Empty where the evaluation has nothing to compare.
     """
@@ -197,6 +207,7 @@ def _better_rivals(e: Evaluation) -> str:
 
 def findings(evaluations: Sequence[Evaluation]) -> list[tuple[str, list[str]]]:
     """Sentences by copy: who wins, by how much, whether it pays, what was shortened; '' for all."""
+    evaluations = [in_shares(e) for e in evaluations]
     names, rivals = short_names(evaluations), rivals_once(evaluations)
     found: list[tuple[str, list[str]]] = []
     for group in comparable(evaluations):

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hcdc.core.errors import InputError
+from hcdc.core.seeds import stream
 from hcdc.spaces._base import Params
 from hcdc.spaces._check import check_lam
 
@@ -158,7 +159,12 @@ class CellNetwork:
                     yield _name(edge, operation), operation
 
     def init(self, generator: torch.Generator) -> Params:
-        """Weights and the classifier's bias uniform within 1 / sqrt(fan-in); BatchNorm 1 and 0; float32."""
+        """Weights and the classifier's bias uniform within 1 / sqrt(fan-in); BatchNorm 1 and 0; float32.
+
+        A layer's draw depends on the generator and on the layer's name alone: cells with a layer in common
+        start with equal weights there, and their results differ by less chance.
+        """
+        seed = int(torch.randint(2**62, (1,), generator=generator))
         params: Params = {}
         for name, shape in self.shapes().items():
             if name.endswith(".scale"):
@@ -167,7 +173,8 @@ class CellNetwork:
                 params[name] = torch.zeros(shape)
             else:
                 fan_in = 4 * self.channels if name == "linear.bias" else math.prod(shape[1:])
-                params[name] = (2 * torch.rand(shape, generator=generator) - 1) / math.sqrt(fan_in)
+                draw = torch.rand(shape, generator=stream(seed, name))
+                params[name] = (2 * draw - 1) / math.sqrt(fan_in)
         return params
 
     def forward(self, params: Params, lam: Tensor, images: Tensor) -> Tensor:

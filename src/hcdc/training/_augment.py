@@ -10,11 +10,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hcdc.core.errors import unknown_name
+from hcdc.training._blocks import fused
 
 OPERATIONS = ("colour", "crop", "cutout", "flip", "scale", "rotate")
 STRATEGY = "_".join(OPERATIONS)
@@ -167,13 +169,16 @@ def _parameters(
     )
 
 
-def _samples(theta: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+def _samples(theta: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """For each output pixel the four input pixels around its position and their bilinear weights.
+
+    Args:
+        theta, mask: Of an `Augmentation`.
 
     Returns:
         Numbers of input pixels (row by row) ``[G, 4, h * w]`` and weights of the same shape, 0 outside.
     """
-    height, width = size
+    height, width = mask.shape[2:]
     middle_x, middle_y = (width - 1) / 2, (height - 1) / 2
     x = torch.arange(width, device=theta.device, dtype=theta.dtype) - middle_x
     y = (torch.arange(height, device=theta.device, dtype=theta.dtype) - middle_y)[:, None]
@@ -195,20 +200,58 @@ def augment(x: Tensor, a: Augmentation) -> Tensor:
 
     Flips and shifts by whole pixels move values without changing them.
     """
+    return _augmented(x, *_samples(a.theta, a.mask), a.mask, a.brightness, a.saturation, a.contrast)
+
+
+def _each_group(value: Tensor, like: Tensor) -> Tensor:
+    return value.to(like.dtype).view(-1, 1, 1, 1, 1)
+
+
+def _augmented(
+    x: Tensor,
+    index: Tensor,
+    weight: Tensor,
+    mask: Tensor,
+    brightness: Tensor,
+    saturation: Tensor,
+    contrast: Tensor,
+) -> Tensor:
+    """`augment` with what `_samples` found."""
     groups, count, channels, height, width = x.shape
-    index, weight = _samples(a.theta, (height, width))
-    index = index.view(groups, 1, -1).expand(-1, count * channels, -1)
-    taps = x.reshape(groups, count * channels, height * width).gather(2, index)
-    taps = taps.view(groups, count * channels, 4, height * width)
-    moved = (taps * weight.to(x.dtype)[:, None]).sum(2).view(x.shape)
+    flat = x.reshape(groups, count * channels, height * width)
+    taps = [
+        flat.gather(2, index[:, k, None].expand_as(flat)) * weight[:, k, None].to(x.dtype) for k in range(4)
+    ]
+    out = (taps[0] + taps[1] + taps[2] + taps[3]).view(x.shape) + _each_group(brightness, x)
+    mean = out.mean((2, 3, 4), keepdim=True)  # a change of saturation leaves it as it is
+    out = out + _each_group(saturation - 1, x) * (out - out.mean(2, keepdim=True))
+    out = out + _each_group(contrast - 1, x) * (out - mean)
+    return out * mask.to(x.dtype)[:, None]
 
-    def each(value: Tensor) -> Tensor:
-        return value.to(x.dtype).view(-1, 1, 1, 1, 1)
 
-    out = moved + each(a.brightness)
-    out = out + each(a.saturation - 1) * (out - out.mean(2, keepdim=True))
-    out = out + each(a.contrast - 1) * (out - out.mean((2, 3, 4), keepdim=True))
-    return out * a.mask.to(x.dtype)[:, None]
+def augment_back(dy: Tensor, a: Augmentation) -> Tensor:
+    """From dL/daugment(x) ``[G, n, c, h, w]`` to dL/dx, written out."""
+    index, weight = fused(_samples, a.theta, a.mask)
+    d = dy * a.mask.to(dy.dtype)[:, None]
+    d = d + _each_group(a.contrast - 1, dy) * (d - d.mean((2, 3, 4), keepdim=True))
+    d = d + _each_group(a.saturation - 1, dy) * (d - d.mean(2, keepdim=True))
+    flat = d.flatten(3).flatten(1, 2)
+    dx = torch.zeros_like(flat)
+    for k in range(4):
+        dx.scatter_add_(2, index[:, k, None].expand_as(flat), flat * weight[:, k, None].to(dy.dtype))
+    return dx.view(dy.shape)
+
+
+def shown(x: Tensor, a: Augmentation, dtype: torch.dtype) -> Tensor:
+    """`augment` as networks are shown it: ``[G * n, c, h, w]`` in a type, channels last; fused on CUDA."""
+    samples = fused(_samples, a.theta, a.mask)
+    out: Tensor = fused(_cast, x, *samples, a.mask, a.brightness, a.saturation, a.contrast, dtype)
+    return out.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+
+
+def _cast(*given: Any) -> Tensor:
+    """`_augmented`, in the type that is given last."""
+    return _augmented(*given[:-1]).to(given[-1])
 
 
 def augment_each(x: Tensor, a: Augmentation) -> Tensor:

@@ -2,10 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Objects that die while a graph is recorded may free device memory, which would end the recording."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def record(step: Callable[[], object], pool: Any = None) -> torch.cuda.CUDAGraph:
+    """Record ``step`` on the current stream, which must not be the default one.
+
+    Unlike ``torch.cuda.graph`` this waits for no other stream. The step has run on this stream before, so that
+    its kernels are loaded and its libraries have their work space.
+
+    Args:
+        step: What to record.
+        pool: Memory pool of another graph of the same stream, see ``torch.cuda.graph_pool_handle``.
+    """
+    graph = torch.cuda.CUDAGraph()
+    with _no_collection():
+        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+        step()
+        graph.capture_end()
+    return graph
 
 
 class Captured:
@@ -39,13 +72,11 @@ class Captured:
         with torch.cuda.stream(side):
             for _ in range(warmup):
                 step()
+            self.graph = record(step)
+            with torch.no_grad():
+                for tensor, before in zip(changed, kept):
+                    tensor.copy_(before)
         torch.cuda.current_stream().wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-            step()
-        with torch.no_grad():
-            for tensor, before in zip(changed, kept):
-                tensor.copy_(before)
 
     def __call__(self) -> None:
         if self.graph is None:

@@ -24,11 +24,14 @@ from hcdc.core.seeds import stream
 from hcdc.datasets._images import Images
 from hcdc.spaces._base import Params
 from hcdc.training._augment import draw_flip_crop, flip_crop
+from hcdc.training._captured import record
 
-STREAMS = 8
+STREAMS = 16
 """Networks that train at the same time on CUDA."""
 
 MOMENTUM = 0.9
+PRECISION = torch.bfloat16
+"""Of convolutions on CUDA; parameters are updated in float32."""
 
 T = TypeVar("T")
 After = Callable[[int, int, int, Params], T]
@@ -37,7 +40,6 @@ After = Callable[[int, int, int, Params], T]
 
 def train_networks(
     networks: Sequence[Any],
-    keys: Sequence[object],
     trains: Sequence[Images],
     recipe: Recipe,
     after: After[T],
@@ -50,17 +52,16 @@ def train_networks(
 ) -> list[list[list[T]]]:
     """Train every network on every training set from every repeat's initialisation.
 
-    Initialisations, batches and augmentations are keyed by (seed, role, key, repeat): they do not depend on
-    which networks are trained together, and a network meets equal draws on all training sets.
+    Initialisations, batches and augmentations are keyed by (seed, role, repeat): networks meet the same
+    draws, so that chance decides less of their order, whichever of them are trained together.
 
     Args:
         networks: Networks of images, ``init(generator)`` and ``forward(params, lam, images)``.
-        keys: One a network (hash of its configuration).
         trains: Training sets of one size and shape, on ``device``.
         recipe: SGD steps and repeats (``seeds``).
-        after: Called with each trained network as soon as it is trained; on CUDA work it launches runs on
-            the network's stream, and what it returns is read after all is done. Parameters are re-used
-            afterwards: it copies what it keeps.
+        after: Called with each trained network as soon as it is trained; on CUDA the work it launches runs
+            on the network's stream, and what it returns is read after all is done. Parameters are re-used
+            afterwards: it copies what it keeps. `forward` gives the outputs.
         inputs: From stored pixels to what networks see (uint8: normalised).
         streams: Networks at the same time on CUDA.
 
@@ -72,7 +73,7 @@ def train_networks(
     shapes = {tuple(train.x.shape) for train in trains}
     if len(shapes) != 1:
         raise InputError(f"training sets of one shape are needed, got {sorted(shapes)}")
-    run = _Runs(keys, trains, recipe, after, seed, role, torch.device(device), inputs)
+    run = _Runs(trains, recipe, after, seed, role, torch.device(device), inputs)
     if run.device.type == "cuda":
         return _on_streams(run, networks, streams)
     workers = max(1, min(torch.get_num_threads(), len(networks)))
@@ -104,7 +105,6 @@ def learning_rates(recipe: Recipe) -> Tensor:
 class _Runs:
     """The arguments of `train_networks` that all networks share."""
 
-    keys: Sequence[object]
     trains: Sequence[Images]
     recipe: Recipe
     after: After[Any]
@@ -115,7 +115,7 @@ class _Runs:
 
     def all(self, trainer: _Trainer, network: int) -> list[list[Any]]:
         """Every training of one network; all that comes from the host comes first."""
-        draws = [trainer.draw((self.keys[network], repeat)) for repeat in range(self.recipe.seeds)]
+        draws = [trainer.draw(repeat) for repeat in range(self.recipe.seeds)]
         found: list[list[Any]] = [[] for _ in self.trains]
         for repeat, drawn in enumerate(draws):
             for k, train in enumerate(self.trains):
@@ -126,15 +126,59 @@ class _Runs:
 
 @dataclass(frozen=True)
 class _Draws:
-    """What chance decides of one training: initial parameters, batches ``[steps, batch]``, augmentation."""
+    """What chance decides of one training: theta_0 ``[P]``, batches ``[steps, batch]``, augmentation."""
 
-    start: list[Tensor]
+    start: Tensor
     order: Tensor
     flip: Tensor
     shift: Tensor
 
-    def tensors(self) -> list[Tensor]:
-        return [self.order, self.flip, self.shift]
+
+class Layout:
+    """Parameters of one network as one vector: matrices and kernels first, then vectors.
+
+    Kernels lie in the order of channels_last images. One vector makes an optimiser step a handful of kernels,
+    however many layers there are.
+
+    Args:
+        params: Parameters by name, for their shapes.
+    """
+
+    def __init__(self, params: Params):
+        names = sorted(params, key=lambda name: params[name].dim() <= 1)  # stable: matrices first
+        self.shapes = {name: params[name].shape for name in names}
+        self.sizes = [params[name].numel() for name in names]
+        self.matrices = sum(params[name].numel() for name in names if params[name].dim() > 1)
+
+    def vector(self, params: Params) -> Tensor:
+        """The parameters as a vector ``[P]``."""
+        return torch.cat([self.flat(params[name]) for name in self.shapes])
+
+    @staticmethod
+    def flat(p: Tensor) -> Tensor:
+        """One parameter (or its gradient) as a vector."""
+        return p.permute(0, 2, 3, 1).reshape(-1) if p.dim() == 4 else p.reshape(-1)
+
+    def views(self, vector: Tensor, work: Tensor) -> Params:
+        """Parameters by name: matrices in ``work``, the rest in ``vector``."""
+        found: Params = {}
+        start = 0
+        for (name, shape), size in zip(self.shapes.items(), self.sizes):
+            part = (work if start < self.matrices else vector)[start : start + size]
+            if len(shape) == 4:
+                out, channels, height, width = shape
+                found[name] = part.view(out, height, width, channels).permute(0, 3, 1, 2)
+            else:
+                found[name] = part.view(shape)
+            start += size
+        return found
+
+
+def forward(network: Any, params: Params, x: Tensor) -> Tensor:
+    """Logits in float32 as training computes them: on CUDA with convolutions in `PRECISION`."""
+    with torch.autocast(x.device.type, PRECISION, enabled=x.is_cuda, cache_enabled=False):
+        logits: Tensor = network.forward(params, None, x)
+    return logits.float()
 
 
 class _Trainer:
@@ -142,42 +186,45 @@ class _Trainer:
 
     def __init__(self, run: _Runs, network: Any):
         self.run, self.network = run, network
-        recipe, device, example = run.recipe, run.device, run.trains[0]
-        self.params: Params = {
-            name: _laid_out(p.to(device))
-            for name, p in network.init(torch.Generator().manual_seed(0)).items()
-        }
-        self.momentum = [torch.zeros_like(p) for p in self.params.values()]
+        device, example = run.device, run.trains[0]
+        self.layout = Layout(network.init(torch.Generator().manual_seed(0)))
+        self.theta = torch.zeros(sum(self.layout.sizes), device=device)
+        self.momentum, self.gradient = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
+        matrices = self.layout.matrices
+        mixed = device.type == "cuda"
+        self.work = torch.zeros(matrices, dtype=PRECISION, device=device) if mixed else self.theta
+        self.params = self.layout.views(self.theta, self.work)
+        self.zeros = {name: torch.zeros_like(p) for name, p in self.params.items()}
         self.x, self.y = example.x.clone(), example.y.clone()
-        self.now = self.draw(("first",))
-        self.rates = learning_rates(recipe).to(device)
+        self.now = self.draw(0)
+        self.rates = -learning_rates(run.recipe).to(device)
         self.counter = torch.zeros(1, dtype=torch.long, device=device)
-        self.live: list[int] | None = None
         self.replay: Callable[[], None] = self.step
 
-    def draw(self, key: tuple[object, ...]) -> _Draws:
+    def draw(self, repeat: int) -> _Draws:
         """The draws of one training, on the device."""
         run, recipe, device = self.run, self.run.recipe, self.run.device
-        init = self.network.init(stream(run.seed, run.role, *key))
-        start = [_laid_out(init[name].to(device)) for name in self.params]
-        generator = stream(run.seed, f"{run.role}-batches", *key)
+        start = self.layout.vector(self.network.init(stream(run.seed, run.role, repeat)))
+        generator = stream(run.seed, f"{run.role}-batches", repeat)
         order = batches(len(self.y), recipe.batch, recipe.steps, generator)
         if recipe.augment == "flip-crop":
             flip, shift = draw_flip_crop(generator, order.numel(), pad=max(1, self.x.shape[-1] // 8))
         else:
             flip, shift = torch.zeros(0, dtype=torch.bool), torch.zeros(0, 2, dtype=torch.long)
-        rows = (recipe.steps, -1)
-        return _Draws(start, order.to(device), flip.view(rows).to(device), shift.view(*rows, 2).to(device))
+        rows = (recipe.steps, order.shape[1] if flip.numel() else 0)
+        moved = (t.to(device) for t in (start, order, flip.view(rows), shift.view(*rows, 2)))
+        return _Draws(*moved)
 
     @torch.no_grad()
     def train(self, train: Images, draws: _Draws) -> None:
         """All steps on one training set."""
         self.x.copy_(train.x)
         self.y.copy_(train.y)
-        torch._foreach_copy_(list(self.params.values()), draws.start)
-        for static, drawn in zip(self.now.tensors(), draws.tensors()):
-            static.copy_(drawn)
-        torch._foreach_zero_(self.momentum)
+        self.theta.copy_(draws.start)
+        self._refresh()
+        for name in ("order", "flip", "shift"):
+            getattr(self.now, name).copy_(getattr(draws, name))
+        self.momentum.zero_()
         self.counter.zero_()
         for _ in range(self.run.recipe.steps):
             self.replay()
@@ -185,52 +232,52 @@ class _Trainer:
     @torch.enable_grad()
     def step(self) -> None:
         """One SGD step in place, without a look at any value."""
-        recipe = self.run.recipe
         index = self.now.order.index_select(0, self.counter).squeeze(0)
         x = self.run.inputs(self.x.index_select(0, index))
-        if recipe.augment == "flip-crop":
-            flip, shift = (
-                t.index_select(0, self.counter).squeeze(0) for t in (self.now.flip, self.now.shift)
-            )
+        if self.run.recipe.augment == "flip-crop":
+            now = self.now
+            flip, shift = (t.index_select(0, self.counter).squeeze(0) for t in (now.flip, now.shift))
             x = flip_crop(x, flip, shift)
         if x.is_cuda:
             x = x.contiguous(memory_format=torch.channels_last)
-        names = list(self.params)
-        leaves = [p.requires_grad_() for p in self.params.values()]
-        loss = F.cross_entropy(self.network.forward(self.params, None, x), self.y.index_select(0, index))
-        found = torch.autograd.grad(loss, leaves, allow_unused=True)
-        if self.live is None:  # weights that no path from input to output uses have no gradient
-            self.live = [i for i in range(len(names)) if found[i] is not None]
+        leaves = {name: p.detach().requires_grad_() for name, p in self.params.items()}
+        loss = F.cross_entropy(forward(self.network, leaves, x), self.y.index_select(0, index))
+        found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
         with torch.no_grad():
-            self._sgd([found[i] for i in self.live], [leaves[i] for i in self.live])
-        for p in leaves:
-            p.requires_grad_(False)
+            self._collect(dict(zip(leaves, found)))
+            self._sgd()
 
-    def _sgd(self, gradient: list[Any], params: list[Tensor]) -> None:
+    def _collect(self, found: dict[str, Tensor | None]) -> None:
+        """Gradients as one vector; weights that no path from input to output uses have none."""
+        parts = [self.layout.flat(self.zeros[name] if g is None else g) for name, g in found.items()]
+        flat = [part for part, p in zip(parts, self.params.values()) if p.dim() > 1]
+        self.gradient[: self.layout.matrices].copy_(torch.cat(flat))
+        if len(flat) < len(parts):
+            torch.cat(parts[len(flat) :], out=self.gradient[self.layout.matrices :])
+
+    def _sgd(self) -> None:
         recipe = self.run.recipe
-        assert self.live is not None
-        momentum = [self.momentum[i] for i in self.live]
         if recipe.weight_decay:
-            gradient = list(torch._foreach_add(gradient, params, alpha=recipe.weight_decay))
+            self.gradient.add_(self.theta, alpha=recipe.weight_decay)
         if recipe.clip:
-            norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradient)))
-            gradient = list(torch._foreach_mul(gradient, (recipe.clip / (norm + 1e-6)).clamp_max(1.0)))
-        torch._foreach_mul_(momentum, MOMENTUM)
-        torch._foreach_add_(momentum, gradient)
-        rate = self.rates.index_select(0, self.counter).squeeze(0)
-        torch._foreach_sub_(params, torch._foreach_mul(momentum, rate))
+            norm = torch.linalg.vector_norm(self.gradient)
+            self.gradient.mul_((recipe.clip / (norm + 1e-6)).clamp_max(1.0))
+        self.momentum.mul_(MOMENTUM).add_(self.gradient)
+        self.theta.addcmul_(self.momentum, self.rates.index_select(0, self.counter))
+        self._refresh()
         self.counter += 1
 
+    def _refresh(self) -> None:
+        """What the network sees of the parameters."""
+        if self.work is not self.theta:
+            self.work.copy_(self.theta[: self.layout.matrices])
 
-def _laid_out(p: Tensor) -> Tensor:
-    """Convolution weights on CUDA in the order of channels_last images."""
-    return p.contiguous(memory_format=torch.channels_last) if p.is_cuda and p.dim() == 4 else p
 
-
-def _on_streams(run: _Runs, networks: Sequence[Any], count: int) -> list[list[list[Any]]]:
-    """Networks in turn on ``count`` streams; one is recorded while the others run."""
-    slots = [_Slot() for _ in range(min(count, len(networks)))]
+def _on_streams(run: _Runs, networks: Sequence[Any], streams: int) -> list[list[list[Any]]]:
+    """Networks in turn on several streams; one is recorded while the others run."""
+    slots = [_Slot() for _ in range(min(streams, len(networks)))]
     found = []
+    torch.cuda.synchronize(run.device)
     for i, network in enumerate(networks):
         slot = slots[i % len(slots)]
         slot.done.synchronize()
@@ -240,7 +287,7 @@ def _on_streams(run: _Runs, networks: Sequence[Any], count: int) -> list[list[li
             found.append(run.all(trainer, i))
             slot.done.record()
             slot.trainer = trainer
-    torch.cuda.synchronize()
+    torch.cuda.synchronize(run.device)
     return found
 
 
@@ -255,11 +302,8 @@ class _Slot:
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def record(self, trainer: _Trainer) -> None:
-        """Record the step without a wait for the other streams (as `torch.cuda.graph` would)."""
-        trainer.step()  # kernels are loaded, and unused weights found, outside of the recording
-        graph = torch.cuda.CUDAGraph()
-        graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
+        """Record the step while the other streams run."""
         trainer.step()
-        graph.capture_end()
+        graph = record(trainer.step, self.pool)
         trainer.replay = graph.replay
         self.graph = graph  # the old one goes only now: the pool must not be without a graph

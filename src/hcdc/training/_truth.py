@@ -15,11 +15,19 @@ import torch
 
 from hcdc.core import records
 from hcdc.core.checkpoint import content_key
+from hcdc.core.errors import NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
-from hcdc.spaces._base import Config, Space, config_hash, stack
+from hcdc.datasets._images import Images
+from hcdc.spaces._base import Config, Params, Space, config_hash, stack
 from hcdc.tasks._base import Task
+from hcdc.tasks._image import ImageTask
 from hcdc.training._many import init_many, lanes_that_fit, score_many, train_many
+from hcdc.training._networks import forward, train_networks
+from hcdc.training._predictors import image_networks
+
+SCORED = 1000
+"""Images that are scored at once."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,8 @@ def run_candidates(
         parts: Labelled sets by name.
         on_batch: Called with each finished batch.
     """
+    if isinstance(task, ImageTask):
+        return _run_images(task, space, configs, train, parts, recipe, seed, role, device, on_batch)
     results: list[Result] = []
     lanes = max(1, lanes_that_fit(task, train, device) // recipe.seeds) if space.batched else 1
     for start in range(0, len(configs), lanes):
@@ -89,6 +99,60 @@ def run_candidates(
         if on_batch is not None:
             on_batch(list(zip(batch, done)))
     return results
+
+
+def _run_images(
+    task: ImageTask,
+    space: Space,
+    configs: Sequence[Config],
+    train: Images,
+    parts: dict[str, Images],
+    recipe: Recipe,
+    seed: int,
+    role: str,
+    device: torch.device | str,
+    on_batch: Callable[[list[tuple[Config, Result]]], None] | None,
+) -> list[Result]:
+    """`run_candidates` for networks of different shapes; a part's share of seconds is not measured apart."""
+    results: list[Result] = []
+    at_once = 64 if torch.device(device).type == "cuda" else 2 * torch.get_num_threads()
+    for start in range(0, len(configs), at_once):
+        batch = list(configs[start : start + at_once])
+        networks = image_networks(task, space, batch)
+
+        @torch.no_grad()
+        def score(
+            network: int, _: int, repeat: int, params: Params, networks: Any = networks
+        ) -> torch.Tensor:
+            return torch.stack([_score(networks[network], params, task, part) for part in parts.values()])
+
+        begun = time.perf_counter()
+        found = train_networks(
+            networks, [train], recipe, score, seed=seed, role=role, device=device, inputs=task.inputs
+        )
+        share = (time.perf_counter() - begun) / len(batch)
+        done: list[Result] = []
+        for sets in found:
+            mean = torch.stack(sets[0]).double().mean(0).cpu()  # [parts, 2]
+            if not bool(torch.isfinite(mean).all()):
+                raise NumericalError(
+                    f"candidate {batch[len(done)]} has a non-finite loss after training; a smaller learning "
+                    f"rate (now {recipe.lr}) or a limit on the gradient's norm ('clip') may help"
+                )
+            named = zip(parts, mean.tolist())
+            values = {f"{part}.{what}": v for part, row in named for what, v in zip(("loss", "score"), row)}
+            done.append(Result(values, share))
+        results += done
+        if on_batch is not None:
+            on_batch(list(zip(batch, done)))
+    return results
+
+
+def _score(network: Any, params: Params, task: ImageTask, part: Images) -> torch.Tensor:
+    """Loss and accuracy ``[2]`` on a part; BatchNorm takes the statistics of `SCORED` images at a time."""
+    logits = [forward(network, params, task.inputs(x)) for x in torch.split(part.x, SCORED)]
+    outputs = torch.cat(logits)
+    return torch.stack([task.loss(outputs, part), task.score(outputs, part)])
 
 
 def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:

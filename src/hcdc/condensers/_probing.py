@@ -1,0 +1,253 @@
+"""S_val from probes: candidates whose full-data results are known say what the validation set must rank.
+
+No second derivative and no relaxation: candidates are trained on S_train, and then S_val alone changes, until
+minus the validation loss orders the probes as the full data does. Either the examples of S_val are learned
+(``"probes"``), or real validation examples get weights (``"weighted"``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+from torch import Tensor
+from torch.nn import functional as F
+
+from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.errors import InputError, NumericalError
+from hcdc.core.progress import Phase
+from hcdc.core.ranks import spearman
+from hcdc.core.seeds import derive, numpy_stream
+from hcdc.spaces import Config, Space, halves
+from hcdc.tasks import ImageTask, Task
+from hcdc.training import Captured, Predictor
+from hcdc.training._many import adam_step
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Probing:
+    """Settings of the two ways to learn S_val from probes.
+
+    Attributes:
+        probes: How many candidates have their full-data result looked up or trained.
+        probe_steps: Adam steps on the examples of S_val.
+        probe_lr: Their learning rate.
+        pool: Real validation examples among which weighted ones are chosen.
+        ridge: Strength with which weights are held at equal ones.
+    """
+
+    probes: int = 20
+    probe_steps: int = 60
+    probe_lr: float = 0.01
+    pool: int = 2000
+    ridge: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name, fits, allowed in (
+            ("probes", self.probes >= 4, "at least 4"),
+            ("probe_steps", self.probe_steps >= 1, "at least 1"),
+            ("probe_lr", self.probe_lr > 0, "more than 0"),
+            ("pool", self.pool >= 1, "at least 1"),
+            ("ridge", self.ridge > 0, "more than 0"),
+        ):
+            if not fits:
+                raise InputError(
+                    f"setting '{name}' of method 'hcdc' must be {allowed}, got {getattr(self, name)}"
+                )
+
+    def settings(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def probe_configs(space: Space, count: int, seed: int) -> list[Config]:
+    """The probes (role ``"probe"``); of a finite space from the condensing half, which judges nothing."""
+    rng = numpy_stream(seed, "probe")
+    if space.candidates() is None:
+        return space.sample(count, rng)
+    half = halves(space, seed)[0]
+    if count > len(half):
+        raise InputError(
+            f"setting 'probes' {count}: half of space '{space.name}' has only {len(half)} candidates, and "
+            "the other half judges; choose at most that"
+        )
+    return [half[i] for i in rng.permutation(len(half))[:count]]
+
+
+def rank_targets(truth: Sequence[float]) -> Tensor:
+    """Average ranks of full-data scores with mean 0 and variance 1, ``[m]``."""
+    values = np.asarray(truth, np.float64)
+    ranked = stats.rankdata(values)
+    if ranked.std() == 0:
+        raise InputError("all probes have the same full-data result, so there is no order to learn from them")
+    return torch.from_numpy((ranked - ranked.mean()) / ranked.std())
+
+
+def correlation(losses: Tensor, target: Tensor) -> Tensor:
+    """Pearson's correlation of minus the losses ``[m]`` with standardised targets ``[m]``."""
+    centred = losses.mean() - losses
+    return (centred * target).mean() / (centred.square().mean().sqrt() + 1e-12)
+
+
+class Slopes:
+    """Losses of trained candidates on a synthetic set and their slopes in its examples, at one launch each.
+
+    Args:
+        task: For the loss.
+        networks: Predictors by candidate and repeat.
+        data: The synthetic set; its tensor ``x`` is changed in place from outside.
+    """
+
+    def __init__(self, task: Task, networks: Sequence[Sequence[Predictor]], data: Any, device: torch.device):
+        self.task, self.data = task, data
+        self.x = task.tensors(data)["x"]
+        flat = [one for repeats in networks for one in repeats]
+        self.shape = (len(networks), len(networks[0]))
+        self.losses = torch.zeros(len(flat), device=device, dtype=self.x.dtype)
+        self.slopes = torch.zeros(len(flat), *self.x.shape, device=device, dtype=self.x.dtype)
+        steps = [self._step(k, one) for k, one in enumerate(flat)]
+        record = isinstance(task, ImageTask)
+        self.calls: list[Callable[[], object]] = [
+            Captured(step, device, warmup=1) if record else step for step in steps
+        ]
+
+    def _step(self, k: int, predict: Predictor) -> Callable[[], object]:
+        def step() -> None:
+            x = self.x.detach().requires_grad_()
+            data = self.task.replace(self.data, {"x": x})
+            loss = self.task.loss(predict(data), data)
+            self.slopes[k].copy_(torch.autograd.grad(loss, x)[0])
+            self.losses[k].copy_(loss.detach())
+
+        return step
+
+    def __call__(self, target: Tensor) -> tuple[Tensor, Tensor]:
+        """The correlation with ``target`` ``[m]`` and the slope of 1 minus it in ``x``."""
+        for call in self.calls:
+            call()
+        losses = self.losses.view(self.shape).mean(1).requires_grad_()
+        reached = correlation(losses, target)
+        (weight,) = torch.autograd.grad(1 - reached, losses)
+        each = (weight / self.shape[1]).repeat_interleave(self.shape[1])
+        return reached.detach(), torch.tensordot(each, self.slopes, dims=1)
+
+
+def learn_examples(
+    task: Task,
+    networks: Sequence[Sequence[Predictor]],
+    truth: Sequence[float],
+    s_val: Any,
+    config: Probing,
+    *,
+    device: torch.device | str,
+    phase: Phase,
+    checkpoint: Checkpoint,
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Move the examples of S_val until minus the loss on them ranks the probes as the full data does.
+
+    Args:
+        task: Bound or not; its loss alone is used.
+        networks: The probes trained on S_train, by probe and repeat.
+        truth: Full-data scores of the probes, higher is better.
+        s_val: Where S_val starts.
+
+    Returns:
+        S_val and the correlation on the probes at each tenth step.
+    """
+    device = torch.device(device)
+    x = task.tensors(s_val)["x"].detach().clone()
+    learned = task.replace(s_val, {"x": x})
+    target = rank_targets(truth).to(x)
+    theta = {"x": x}
+    first, second = {"x": torch.zeros_like(x)}, {"x": torch.zeros_like(x)}
+    history: list[dict[str, Any]] = []
+    begun = 0
+    if (saved := checkpoint.load()) is not None:
+        for name, tensor in (("x", x), ("first", first["x"]), ("second", second["x"])):
+            tensor.copy_(saved[0][name])
+        begun, history = saved[1]["step"], saved[1]["history"]
+    phase.first_step = begun
+    slopes = Slopes(task, networks, learned, device)
+    for step in range(begun, config.probe_steps):
+        reached, gradient = slopes(target)
+        adam_step(theta, {"x": gradient}, first, second, step + 1, config.probe_lr)
+        if (step + 1) % 10 == 0 or step + 1 == config.probe_steps:
+            value = float(reached)
+            if not np.isfinite(value) or not bool(torch.isfinite(x).all()):
+                raise NumericalError(
+                    f"S_val is not finite after {step + 1} steps on the probes; try a smaller probe_lr (now "
+                    f"{config.probe_lr})"
+                )
+            history.append({"step": step + 1, "probe_correlation": value})
+            checkpoint.save(
+                {"x": x, "first": first["x"], "second": second["x"]}, {"step": step + 1, "history": history}
+            )
+            phase.step(step + 1, f"correlation on the probes {value:.3f}")
+    return learned, history
+
+
+@torch.no_grad()
+def example_losses(task: Task, networks: Sequence[Sequence[Predictor]], data: Any) -> Array:
+    """Loss of every trained candidate on every example ``[m, n]``, mean over repeats."""
+    rows = []
+    for repeats in networks:
+        each = [F.cross_entropy(predict(data), data.y, reduction="none") for predict in repeats]
+        rows.append(torch.stack(each).mean(0).double().cpu())
+    return torch.stack(rows).numpy()
+
+
+def fit_weights(losses: Array, target: Array, ridge: float, steps: int = 500) -> Array:
+    """Non-negative weights ``[n]`` with which minus the weighted loss is closest to ``target`` ``[m]``.
+
+    ``min_w |A w - target|^2 + ridge |w - w_0|^2, w >= 0``, where A is minus the centred losses ``[m, n]``
+    with columns of mean square length 1 and w_0 the best equal weights; accelerated projected gradients.
+    """
+    a = losses.mean(0) - losses
+    a = a / max(np.sqrt((a**2).sum() / a.shape[1]), 1e-12)
+    equal = a.sum(1)
+    start = np.full(a.shape[1], max(float(equal @ target) / max(float(equal @ equal), 1e-12), 1e-6))
+    size = float(np.linalg.norm(a @ a.T, 2)) + ridge
+    w = ahead = start
+    t = 1.0
+    for _ in range(steps):
+        found = np.maximum(ahead - (a.T @ (a @ ahead - target) + ridge * (ahead - start)) / size, 0.0)
+        t_next = (1 + np.sqrt(1 + 4 * t * t)) / 2
+        ahead = found + (t - 1) / t_next * (found - w)
+        w, t = found, t_next
+    return w
+
+
+def weigh_examples(
+    task: Task,
+    networks: Sequence[Sequence[Predictor]],
+    truth: Sequence[float],
+    val_size: int,
+    seed: int,
+    config: Probing,
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Real validation examples with weights fitted to the probes.
+
+    Of ``pool`` random examples the ``val_size`` whose losses fall most clearly with the probes' scores are
+    kept, then weighted; only the matrix of losses is looked at, no gradient of any network.
+    """
+    size = min(config.pool, len(task.val))
+    pool = task.sample("val", max(size, val_size), derive(seed, "pool"))
+    losses = example_losses(task, networks, pool)
+    target = rank_targets(truth).numpy()
+    centred = losses.mean(0) - losses
+    clear = target @ centred / np.sqrt((centred**2).sum(0) + 1e-12)
+    kept = np.sort(np.argsort(-clear, kind="stable")[:val_size])
+    chosen = task.subset(pool, torch.from_numpy(kept).to(pool.y.device))
+    losses = example_losses(task, networks, chosen)  # again: BatchNorm now sees these examples alone
+    weight = fit_weights(losses, target, config.ridge)
+    weight = weight / max(weight.sum(), 1e-12) * len(weight)
+    reached = spearman(np.asarray(truth), -(losses @ weight))
+    weighted = task.replace(chosen, {"weight": torch.from_numpy(weight).to(chosen.x)})
+    return weighted, [{"step": 1, "probe_correlation": float(reached), "nonzero": int((weight > 0).sum())}]

@@ -1,0 +1,259 @@
+"""Images of a condensed data set as a labelled grid, beside those they started from."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hcdc.core.errors import InputError, unknown_name
+from hcdc.datasets import CondensedDataset, Images
+from hcdc.reporting._figures import literal, new_figure, write_figure
+
+PARTS = {"train": "S_train", "val": "S_val"}
+MOST_CLASSES = 20
+"""Rows of a grid; of more classes, so many are shown, evenly spread."""
+SIDE_BY_SIDE = 10
+"""Images a row up to which "before" stands beside "after" and not above it."""
+CELL = 0.47
+"""Width of an image, in inches."""
+GAP_COLOUR = "#dde3ea"
+LONGEST_NAME = 20
+SPREAD = 2.5
+"""Standard deviations to either side of the mean that are shown where pixels are not in 0 .. 1."""
+TOLERANCE = 1 / 510
+"""Pixels so far outside the range shown are rounding, not clipped: half a level of 255."""
+
+Before = Images | CondensedDataset
+
+
+def image_grid(
+    small: CondensedDataset,
+    before: Before | None = None,
+    part: str = "val",
+    per_class: int = 20,
+    *,
+    path: str | os.PathLike[str],
+) -> Path:
+    """Write `draw_images` as a PNG or SVG file; returns its path."""
+    return write_figure(draw_images(small, before, part, per_class), path)
+
+
+def draw_images(
+    small: CondensedDataset, before: Before | None = None, part: str = "val", per_class: int = 20
+) -> Any:
+    """The images of S_val or S_train, one row a class, beside those they started from.
+
+    Normalisation is undone and pixels are clipped to the range shown, for display only: networks see the
+    values as they are. Weighted images are sorted by weight, the largest first, with the weight below them in
+    units of the mean weight.
+
+    Args:
+        small: A condensed data set of images.
+        before: What the images started from, in the same order: images (normalised as those of ``small``), or
+            a condensed data set whose part is taken.
+        part: ``"val"`` (S_val) or ``"train"`` (S_train).
+        per_class: Images shown of a class, at most; the first ones, or those of largest weight.
+    """
+    if per_class < 1:
+        raise InputError(f"per_class {per_class}: at least 1 image a class is needed")
+    images = part_of(small, part)
+    start = None if before is None else _start(before, images, part)
+    if start is not None and torch.equal(start.x.cpu(), images.x.cpu()):
+        start = None  # one picture says it all
+    mean, std = _pixel_statistics(small, images)
+    rows = _rows(images, per_class)
+    title = "\n".join([_heading(small, part), *facts(small, before, part, per_class)])
+
+    columns = max(map(len, rows))
+    stacked = start is not None and columns > SIDE_BY_SIDE
+    panels = [("", images)] if start is None else [("before", start), ("after", images)]
+    gap, step, stride = _spacing(images)
+    grid = (CELL * columns, CELL * len(rows) * step / stride)
+    across, down = (1, len(panels)) if stacked else (len(panels), 1)
+    wide = max(1.8 + across * grid[0], 5.0)
+    lines = [line for text in title.split("\n") for line in textwrap.wrap(text, int(11 * wide))]
+    figure = new_figure(wide, 0.3 + 0.22 * len(lines) + down * (grid[1] + 0.3), layout="compressed")
+    figure.suptitle(literal("\n".join(lines)), fontsize=10)
+    low, high = _shown(mean, std)
+    for k, (name, shown) in enumerate(panels):
+        axes = figure.add_subplot(down, across, k + 1)
+        pixels = (shown.x.detach().cpu().double() * std + mean - low) / (high - low)
+        axes.imshow(_mosaic(pixels.clamp(0, 1), rows, columns, (gap, step, stride)), interpolation="none")
+        axes.set_facecolor(GAP_COLOUR)
+        axes.set_title(name, fontsize=10)
+        axes.set_xticks([])
+        named = [_class_name(small, int(images.y[row[0]])) for row in rows] if stacked or not k else []
+        centres = [gap + step * line + (images.x.shape[2] - 1) / 2 for line in range(len(named))]
+        axes.set_yticks(centres, named, fontsize=9)
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        if images.weight is not None and shown is images:
+            _write_weights(axes, images, rows, (gap, step, stride))
+    return figure
+
+
+def facts(
+    small: CondensedDataset, before: Before | None = None, part: str = "val", per_class: int = 20
+) -> list[str]:
+    """What has to be known of the grid: how far pixels moved, what is left out, what is clipped."""
+    images = part_of(small, part)
+    mean, std = _pixel_statistics(small, images)
+    low, high = _shown(mean, std)
+    values = images.x.detach().cpu().double()
+    told = []
+    if before is not None:
+        moved = (values - _start(before, images, part).x.detach().cpu().double()).abs().mean()
+        told.append(
+            f"mean absolute change of a pixel: {moved:.2g} standard deviations of training pixels"
+            if moved
+            else "pixels are those they started from"
+        )
+    if images.weight is not None:
+        idle = int((images.weight == 0).sum())
+        unused = f"; {idle} of {len(images)} images have weight 0" if idle else ""
+        told.append(f"numbers: weight in the loss (1 is the mean), largest first{unused}")
+    counts = images.y.cpu().bincount()
+    counts = counts[counts > 0]
+    left_out = []
+    if len(counts) > MOST_CLASSES:
+        left_out.append(f"{MOST_CLASSES} of {len(counts)} classes")
+    if int(counts.max()) > per_class:
+        left_out.append(f"{per_class} of up to {int(counts.max())} images a class")
+    if left_out:
+        told.append(f"shown: {', '.join(left_out)}")
+    scaled = (values * std + mean - low) / (high - low)
+    clipped = float(((scaled < -TOLERANCE) | (scaled > 1 + TOLERANCE)).double().mean())
+    ends = "0 .. 1" if bool((high - low == 1).all()) else f"{SPREAD} standard deviations around the mean"
+    if clipped:
+        share = "less than 0.1" if clipped < 0.001 else f"{100 * clipped:.1f}"
+        told.append(f"{share} % of pixel values lie outside {ends} and are clipped here, for display only")
+    return told
+
+
+def part_of(small: CondensedDataset, part: str) -> Images:
+    """S_train or S_val of a copy that holds images."""
+    if part not in PARTS:
+        raise unknown_name("part", part, PARTS)
+    images = getattr(small, part)
+    if images is None:
+        raise InputError(
+            "part 'val': this copy has no validation images of its own (val_method 'real'); show part 'train'"
+        )
+    if not isinstance(images, Images):
+        raise InputError(f"this copy is of kind '{small.kind}', not 'image', so there are no images to show")
+    return images
+
+
+def _start(before: Before, images: Images, part: str) -> Images:
+    """The images that ``images`` started from, checked to be in the same order."""
+    start = part_of(before, part) if isinstance(before, CondensedDataset) else before
+    if start.x.shape != images.x.shape or not start.x.is_floating_point():
+        kind = str(start.x.dtype).removeprefix("torch.")
+        raise InputError(
+            f"before has pixels {tuple(start.x.shape)} of type {kind}; normalised pixels "
+            f"{tuple(images.x.shape)} in floating point are needed, as the copy has them"
+        )
+    if not torch.equal(start.y.cpu(), images.y.cpu()):
+        raise InputError(
+            "before has other labels than the copy, so it is not what the images started from; "
+            "pass those images in the same order"
+        )
+    return start
+
+
+def _pixel_statistics(small: CondensedDataset, images: Images) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each channel ``[c, 1, 1]`` of the original images."""
+    data, channels = small.meta.get("data") or {}, images.x.shape[1]
+    found = [data.get(key) for key in ("mean", "std")]
+    if not all(isinstance(values, list) and len(values) == channels for values in found):
+        raise InputError(
+            f"meta['data'] of this copy does not have 'mean' and 'std' with {channels} numbers each, so its "
+            "normalisation cannot be undone; describe the data with hcdc.datasets.describe"
+        )
+    mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in found)
+    return mean, std
+
+
+def _shown(mean: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
+    """The values shown as black and as white, ``[c, 1, 1]`` each.
+
+    0 and 1 where pixels can be in 0 .. 1 at all: the variance is at most mean (1 - mean) then.
+    """
+    if bool((std.square() <= mean * (1 - mean)).any()):
+        return torch.zeros_like(mean), torch.ones_like(mean)
+    return mean - SPREAD * std, mean + SPREAD * std
+
+
+def _rows(images: Images, per_class: int) -> list[list[int]]:
+    """Positions of the images shown of each class, the largest weights first."""
+    y = images.y.cpu()
+    classes = torch.nonzero(y.bincount()).flatten()
+    if len(classes) > MOST_CLASSES:
+        classes = classes[torch.linspace(0, len(classes) - 1, MOST_CLASSES).round().long()]
+    rows = []
+    for label in classes.tolist():
+        members = torch.nonzero(y == label).flatten()
+        if images.weight is not None:
+            members = members[images.weight.detach().cpu()[members].argsort(descending=True, stable=True)]
+        rows.append(members[:per_class].tolist())
+    return rows
+
+
+Spacing = tuple[int, int, int]
+"""Pixels around the images, from one row to the next, and from one column to the next."""
+
+
+def _spacing(images: Images) -> Spacing:
+    height, width = images.x.shape[2:]
+    gap = max(1, width // 16)
+    text = 0 if images.weight is None else round(0.3 * width)  # weights are written below images
+    return gap, height + gap + text, width + gap
+
+
+def _mosaic(x: Tensor, rows: Sequence[Sequence[int]], columns: int, spacing: Spacing) -> Any:
+    """Images ``x [m, c, h, w]`` in 0 .. 1 as one picture with four channels, transparent between them."""
+    gap, step, stride = spacing
+    picture = np.zeros((gap + len(rows) * step, gap + columns * stride, 4))
+    for line, row in enumerate(rows):
+        for place, k in enumerate(row):
+            image = x[k].expand(3, -1, -1).permute(1, 2, 0).numpy()  # grey has one channel for all three
+            top, left = gap + line * step, gap + place * stride
+            picture[top : top + image.shape[0], left : left + image.shape[1], :3] = image
+            picture[top : top + image.shape[0], left : left + image.shape[1], 3] = 1.0
+    return picture
+
+
+def _write_weights(axes: Any, images: Images, rows: Sequence[Sequence[int]], spacing: Spacing) -> None:
+    """Below each image its weight in units of the mean weight."""
+    assert images.weight is not None
+    gap, step, stride = spacing
+    height, width = images.x.shape[2:]
+    weight = images.weight.detach().cpu().double()
+    relative = (weight / weight.mean().clamp_min(1e-300)).tolist()
+    for line, row in enumerate(rows):
+        for place, k in enumerate(row):
+            across, down = gap + stride * place + (width - 1) / 2, gap + step * line + height - 0.4
+            small = 0 < relative[k] < 0.005
+            text = "<0.005" if small else f"{relative[k]:.2f}"
+            axes.text(across, down, text, ha="center", va="top", fontsize=6.5)
+
+
+def _heading(small: CondensedDataset, part: str) -> str:
+    meta = small.meta
+    method = meta.get(f"{part}_method")
+    method = meta.get("method") if method in (None, "same") else method
+    name = (meta.get("data") or {}).get("name", "images")
+    return f"{name}: {PARTS[part]}, {len(getattr(small, part))} images made by '{method}'"
+
+
+def _class_name(small: CondensedDataset, label: int) -> str:
+    names = (small.meta.get("data") or {}).get("class_names") or []
+    name = str(names[label]) if label < len(names) else f"class {label}"
+    return literal(name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}...")

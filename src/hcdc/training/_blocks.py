@@ -1,0 +1,342 @@
+"""ConvNet-3 as blocks whose derivatives are written out, for first and second order without autograd.
+
+Between two convolutions stands one block: instance norm, ReLU, 2x2 average pool. What a step costs on a GPU
+is the memory traffic of blocks, so each is a plain function that reads the output of its convolution and
+makes everything else again, forwards and backwards. On CUDA torch's compiler turns each into two kernels, one
+for sums over pixels and one for the rest, so a pass writes that output once and reads it twice. No step needs
+autograd, and each can be recorded as one CUDA graph.
+
+Tensors are ``[n, h, w, c]`` inside; images come and go as ``[n, c, h, w]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hcdc.spaces._base import Params
+from hcdc.spaces._convnet import ConvNet
+
+NORM_EPS = 1e-5
+PIXELS = (1, 2)
+
+
+def pays(device: torch.device) -> bool:
+    """Whether written-out derivatives are faster than autograd: where they are compiled."""
+    return device.type == "cuda"
+
+
+def _wide(x: Tensor) -> Tensor:
+    """At least float32."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _pool(a: Tensor) -> Tensor:
+    """2x2 averages; an odd last row or column is dropped, as `avg_pool2d` does."""
+    n, h, w, c = a.shape
+    a = a[:, : h // 2 * 2, : w // 2 * 2].reshape(n, h // 2, 2, w // 2, 2, c)
+    return a.sum((2, 4)) * 0.25
+
+
+def _unpool(dy: Tensor, height: int, width: int) -> Tensor:
+    """The transpose of `_pool`."""
+    n, h, w, c = dy.shape
+    spread = (dy * 0.25)[:, :, None, :, None].expand(n, h, 2, w, 2, c).reshape(n, 2 * h, 2 * w, c)
+    if (2 * h, 2 * w) == (height, width):
+        return spread
+    return F.pad(spread, (0, 0, 0, width - 2 * w, 0, height - 2 * h))
+
+
+def _mean(x: Tensor) -> Tensor:
+    return x.mean(PIXELS, keepdim=True)
+
+
+def block(u: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """y = pool(relu(z)), z = scale xhat + shift, xhat = (u - mean) r, r = 1 / sqrt(variance + eps).
+
+    Mean and variance are made from sums of differences to the first pixel: one reading, and no cancellation
+    where the mean is large.
+
+    Args:
+        u: Output of a convolution ``[n, h, w, c]``.
+        scale, shift: Of each channel ``[c]``.
+
+    Returns:
+        y ``[n, h/2, w/2, c]``, mean and r ``[n, 1, 1, c]``.
+    """
+    x = _wide(u)
+    first = x[:, :1, :1]
+    away = x - first
+    offset = _mean(away)
+    r = torch.rsqrt((_mean(away.square()) - offset.square()).clamp_min(0) + NORM_EPS)
+    mean = first + offset
+    return _pool(F.relu((x - mean) * r * scale + shift)).to(u.dtype), mean, r
+
+
+def block_back(
+    u: Tensor, mean: Tensor, r: Tensor, scale: Tensor, shift: Tensor, dy: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """From dL/dy to dL/du = r scale (dz - s0 / hw - xhat s1 / hw), s0 = sum(dz), s1 = sum(dz xhat).
+
+    Returns:
+        dL/du, and the sums over pixels s0 and s1 ``[n, 1, 1, c]``: over the images of a batch they add up to
+        dL/dshift and dL/dscale.
+    """
+    xhat = (_wide(u) - mean) * r
+    dz = torch.where(xhat * scale + shift > 0, _unpool(_wide(dy), u.shape[1], u.shape[2]), 0.0)
+    s0, s1 = dz.sum(PIXELS, keepdim=True), (dz * xhat).sum(PIXELS, keepdim=True)
+    share = 1 / (u.shape[1] * u.shape[2])
+    return (r * scale * (dz - s0 * share - xhat * (s1 * share))).to(u.dtype), s0, s1
+
+
+def block_push(u: Tensor, mean: Tensor, r: Tensor, scale: Tensor, shift: Tensor, u_dot: Tensor) -> Tensor:
+    """The tangent of y along that of u: xhat_dot = r (u_dot - mean(u_dot) - xhat mean(xhat u_dot))."""
+    xhat = (_wide(u) - mean) * r
+    tangent = _wide(u_dot)
+    xhat_dot = r * (tangent - _mean(tangent) - xhat * _mean(xhat * tangent))
+    return _pool(torch.where(xhat * scale + shift > 0, scale * xhat_dot, 0.0)).to(u.dtype)
+
+
+def block_push_back(
+    u: Tensor,
+    mean: Tensor,
+    r: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    u_dot: Tensor,
+    dy: Tensor,
+    dy_dot: Tensor,
+) -> Tensor:
+    """The tangent of the first that `block_back` returns, along those of u and of dL/dy.
+
+    All means are of products of what is read, so that one reading gives them:
+    mean(dz xhat_dot) = r (mean(dz u_dot) - mean(dz) mean(u_dot) - mean(xhat u_dot) mean(dz xhat)).
+    """
+    xhat = (_wide(u) - mean) * r
+    tangent = _wide(u_dot)
+    on = xhat * scale + shift > 0
+    dz = torch.where(on, _unpool(_wide(dy), u.shape[1], u.shape[2]), 0.0)
+    dz_dot = torch.where(on, _unpool(_wide(dy_dot), u.shape[1], u.shape[2]), 0.0)
+    t, p = _mean(tangent), _mean(xhat * tangent)  # r_dot = -r^2 p
+    a, b = _mean(dz), _mean(dz * xhat)
+    a_dot = _mean(dz_dot)
+    b_dot = _mean(dz_dot * xhat) + r * (_mean(dz * tangent) - a * t - p * b)
+    xhat_dot = r * (tangent - t - xhat * p)
+    moved = dz_dot - a_dot - xhat_dot * b - xhat * b_dot - r * p * (dz - a - xhat * b)
+    return (r * scale * moved).to(u.dtype)
+
+
+RECOMPUTE: dict[str, Any] = {
+    "realize_reads_threshold": 64,
+    "realize_acc_reads_threshold": 64,
+    "realize_opcount_threshold": 1000,
+}
+"""Options of the compiler: make values again where they are used, rather than store them in between."""
+
+
+@cache
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return torch.compile(function, dynamic=False, fullgraph=True, options=RECOMPUTE)
+
+
+def fused(function: Callable[..., Any], *given: Any) -> Any:
+    """Call a function of tensors; on CUDA compiled, once for all numbers of images.
+
+    Pixels and channels are constants of what is compiled; the leading dimensions of ``[n, h, w, c]`` and
+    ``[groups, n, c, h, w]`` are not.
+    """
+    if not given[0].is_cuda:
+        return function(*given)
+    from torch import _dynamo
+
+    for tensor in given:
+        for dimension in range(tensor.dim() - 3 if isinstance(tensor, Tensor) else 0):
+            _dynamo.maybe_mark_dynamic(tensor, dimension)
+    with _dynamo.config.patch(recompile_limit=64):
+        return _compiled(function)(*given)
+
+
+def _conv(x: Tensor, w: Tensor) -> Tensor:
+    """3x3 convolution of ``[n, h, w, c]``; w is ``[out, in, 3, 3]``."""
+    return F.conv2d(x.permute(0, 3, 1, 2), w, padding=1).permute(0, 2, 3, 1)
+
+
+def _conv_back(du: Tensor, x: Tensor, w: Tensor, to_weight: bool) -> Tensor:
+    """dL/dw, or else dL/dx, of `_conv`."""
+    down, into = (t.permute(0, 3, 1, 2) for t in (du, x))
+    mask = (not to_weight, to_weight, False)
+    found = torch.ops.aten.convolution_backward(
+        down, into, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, mask
+    )
+    gradient: Tensor = found[1] if to_weight else found[0].permute(0, 2, 3, 1)
+    return gradient
+
+
+def _grouped(tensor: Tensor, groups: int) -> Tensor:
+    """``[groups * n, ...]`` as ``[groups, n, ...]``."""
+    return tensor.view(groups, -1, *tensor.shape[1:])
+
+
+def _each(groups: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The groups of several tensors, one after another."""
+    return zip(*(_grouped(tensor, groups).unbind() for tensor in tensors))
+
+
+class Features:
+    """The blocks of a ConvNet over images, kept for the way back.
+
+    The bias of a convolution is left out: the norm behind it removes it, and its gradient is 0.
+
+    Args:
+        net: The network; its depth is read.
+        params: Its parameters, at least float32.
+        images: ``[n, c, h, w]``.
+        dtype: What convolutions compute in.
+
+    Attributes:
+        values: Embeddings ``[n, features_out]`` in the order of `ConvNet.features`, at least float32.
+    """
+
+    def __init__(self, net: ConvNet, params: Params, images: Tensor, dtype: torch.dtype):
+        self.dtype, self.layers = dtype, range(net.depth)
+        self.weights = [
+            params[f"{k}.weight"].to(dtype, memory_format=torch.channels_last) for k in self.layers
+        ]
+        self.inputs: list[Tensor] = []
+        self.blocks: list[tuple[Tensor, ...]] = []
+        x = images.permute(0, 2, 3, 1).to(dtype).contiguous()
+        for k, w in enumerate(self.weights):
+            u, affine = _conv(x, w), (params[f"{k}.scale"], params[f"{k}.shift"])
+            self.inputs.append(x)
+            x, mean, r = fused(block, u, *affine)
+            self.blocks.append((u, mean, r, *affine))
+        self.shape = x.shape[1:]
+        self.values = self._flat(x)
+
+    def __getitem__(self, images: slice) -> Features:
+        """Some of the images, as views."""
+        some = object.__new__(Features)
+        some.dtype, some.layers, some.weights, some.shape = self.dtype, self.layers, self.weights, self.shape
+        some.inputs = [x[images] for x in self.inputs]
+        some.blocks = [(*(t[images] for t in kept[:3]), *kept[3:]) for kept in self.blocks]
+        some.values = self.values[images]
+        return some
+
+    def _flat(self, x: Tensor) -> Tensor:
+        """Features in the order of `ConvNet`: channels, rows, columns."""
+        return _wide(x).permute(0, 3, 1, 2).flatten(1)
+
+    def _unflat(self, features: Tensor) -> Tensor:
+        h, w, c = self.shape
+        return features.view(-1, c, h, w).permute(0, 2, 3, 1).to(self.dtype).contiguous()
+
+    def back(self, slope: Tensor) -> None:
+        """From dL/dvalues to dL/dy (``dy``), dL/du (``du``) and the sums of `block_back` of each layer."""
+        self.dy = [self._unflat(slope)]
+        self.du: list[Tensor] = []
+        self.sums: list[list[Tensor]] = []
+        for k in reversed(self.layers):
+            du, *sums = fused(block_back, *self.blocks[k], self.dy[0])
+            self.du.insert(0, du)
+            self.sums.insert(0, sums)
+            if k:
+                self.dy.insert(0, _conv_back(du, self.inputs[k], self.weights[k], to_weight=False))
+
+    def pixels(self, slope: Tensor) -> Tensor:
+        """From dL/dvalues to dL/dimages ``[n, c, h, w]``, at least float32."""
+        self.back(slope)
+        dx = _conv_back(self.du[0], self.inputs[0], self.weights[0], to_weight=False)
+        return _wide(dx).permute(0, 3, 1, 2)
+
+
+class Pass(Features):
+    """A pass of a ConvNet over images forward and back, kept for gradients by group and their derivative.
+
+    Args:
+        net: The network; depth and classes are read.
+        params: Its parameters, at least float32.
+        images: ``[n, c, h, w]``.
+        y: Labels ``[n]``.
+        weight: Of each image's cross-entropy in the loss ``[n]``.
+        dtype: What convolutions compute in.
+    """
+
+    def __init__(
+        self, net: ConvNet, params: Params, images: Tensor, y: Tensor, weight: Tensor, dtype: torch.dtype
+    ):
+        super().__init__(net, params, images, dtype)
+        self.classifier, self.weight = params["linear.weight"], weight[:, None]
+        logits = F.linear(self.values, self.classifier, params["linear.bias"])
+        self.probabilities = logits.softmax(-1)
+        wanted = (y[:, None] == torch.arange(net.classes, device=y.device)).to(logits.dtype)
+        self.slope = (self.probabilities - wanted) * self.weight  # dL/dlogits
+        self.back(self.slope @ self.classifier)
+
+    def weight_gradients(self, groups: int) -> list[Tensor]:
+        """For each layer dL/dweight by group of consecutive images ``[groups, *shape of the weight]``."""
+        found = [
+            torch.stack([_conv_back(d, x, w, to_weight=True) for d, x in _each(groups, du, inputs)])
+            for du, inputs, w in zip(self.du, self.inputs, self.weights)
+        ]
+        slope, features = _grouped(self.slope, groups), _grouped(self.values, groups)
+        return [_wide(g) for g in found] + [slope.mT @ features]
+
+    def gradients(self) -> Params:
+        """dL/dtheta of all images in the order of `ConvNet.shapes`; 0 for the biases of convolutions."""
+        sums = torch.cat([s.flatten(1) for pair in self.sums for s in pair], 1).sum(0)
+        by_layer = sums.view(len(self.layers), 2, -1).unbind()
+        zeros = torch.zeros_like(by_layer[0][0])
+        found: Params = {}
+        for k, (shift, scale) in enumerate(by_layer):
+            g = _conv_back(self.du[k], self.inputs[k], self.weights[k], to_weight=True)
+            found[f"{k}.weight"] = g.to(shift.dtype, memory_format=torch.contiguous_format)
+            found |= {f"{k}.bias": zeros, f"{k}.scale": scale, f"{k}.shift": shift}
+        return found | {"linear.weight": self.slope.mT @ self.values, "linear.bias": self.slope.sum(0)}
+
+    def pixel_slope(self, v: Sequence[Tensor]) -> Tensor:
+        """d/dX of the sum over groups and layers of <v, dL/dweight>, where v is held fixed.
+
+        With g = dL/dweight this is the derivative of dL/dX along v,
+
+            d/dX <v, g(theta, X)> = d/de [dL/dX (theta + e v, X)] at e = 0:
+
+        the tangents along v of a pass forward and back. Norms act on each image alone, so all groups share
+        every block and only products with v are taken group by group.
+
+        Args:
+            v: For each layer ``[groups, *shape of the weight]``.
+
+        Returns:
+            ``[n, c, h, w]``.
+        """
+        groups = len(v[0])
+        along = [[w.to(self.dtype, memory_format=torch.channels_last) for w in layer] for layer in v[:-1]]
+        u_dots: list[Tensor] = []
+        x_dots: list[Tensor] = []
+        for k, x in enumerate(self.inputs):
+            u_dot = torch.cat([_conv(of, w) for (of,), w in zip(_each(groups, x), along[k])])
+            if k:
+                u_dot = u_dot + _conv(x_dots[-1], self.weights[k])
+            u_dots.append(u_dot)
+            x_dots.append(fused(block_push, *self.blocks[k], u_dot))
+
+        slope, features = _grouped(self.slope, groups), _grouped(self.values, groups)
+        logits_dot = self._flat(x_dots[-1]) @ self.classifier.mT + (features @ v[-1].mT).flatten(0, 1)
+        p = self.probabilities
+        slope_dot = self.weight * p * (logits_dot - (p * logits_dot).sum(-1, keepdim=True))
+        dy_dot = self._unflat(slope_dot @ self.classifier + (slope @ v[-1]).flatten(0, 1))
+        for k in reversed(self.layers):
+            du_dot = fused(block_push_back, *self.blocks[k], u_dots[k], self.dy[k], dy_dot)
+            x, w = self.inputs[k], self.weights[k]
+            dy_dot = _conv_back(du_dot, x, w, to_weight=False) + torch.cat(
+                [
+                    _conv_back(du, of, at, to_weight=False)
+                    for (du, of), at in zip(_each(groups, self.du[k], x), along[k])
+                ]
+            )
+        return _wide(dy_dot).permute(0, 3, 1, 2)

@@ -1,0 +1,79 @@
+"""Trained candidates as functions from a labelled set to outputs: what S_val is learned against."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hcdc.core.recipe import Recipe
+from hcdc.datasets._images import Images
+from hcdc.spaces._base import Config, Params, Space, config_hash, stack
+from hcdc.spaces._cells import CellNetwork
+from hcdc.tasks._base import Task
+from hcdc.tasks._image import ImageTask
+from hcdc.training._many import init_many, train_many
+from hcdc.training._networks import forward, train_networks
+
+Predictor = Callable[[Any], Tensor]
+"""Outputs ``[m, classes]`` of one trained candidate on a labelled set, differentiable in its examples."""
+
+
+def image_networks(task: ImageTask, space: Space, configs: Sequence[Config]) -> list[Any]:
+    """The networks of candidates for plain training: with torch's own BatchNorm where there is a choice."""
+    networks = [task.network(space, config) for config in configs]
+    return [dataclasses.replace(n, fused=True) if isinstance(n, CellNetwork) else n for n in networks]
+
+
+def predictors(
+    task: Task,
+    space: Space,
+    configs: Sequence[Config],
+    train: Any,
+    recipe: Recipe,
+    *,
+    seed: int,
+    role: str,
+    device: torch.device | str,
+) -> list[list[Predictor]]:
+    """Train every candidate on ``train``: one predictor a candidate and repeat of the recipe."""
+    if isinstance(task, ImageTask):
+        return _image_predictors(task, space, configs, train, recipe, seed, role, device)
+    found = []
+    for config in configs:
+        bound = task.bind(space, None if space.batched else config)
+        lam = stack(space, [config]).to(device).expand(recipe.seeds, -1)
+        keys = [(config_hash(config), repeat) for repeat in range(recipe.seeds)]
+        params = train_many(bound, init_many(bound, keys, seed, role, device), lam, train, recipe)
+        lanes = [{name: p[r] for name, p in params.items()} for r in range(recipe.seeds)]
+        found.append([_predictor(bound, one, lam[0]) for one in lanes])
+    return found
+
+
+def _predictor(bound: Task, params: Params, lam: Tensor) -> Predictor:
+    return lambda data: bound.predict(params, lam, data)
+
+
+def _image_predictors(
+    task: ImageTask,
+    space: Space,
+    configs: Sequence[Config],
+    train: Images,
+    recipe: Recipe,
+    seed: int,
+    role: str,
+    device: torch.device | str,
+) -> list[list[Predictor]]:
+    networks = image_networks(task, space, configs)
+
+    def keep(network: int, _: int, repeat: int, params: Params) -> Predictor:
+        kept = {name: p.detach().clone() for name, p in params.items()}
+        return lambda data: forward(networks[network], kept, task.inputs(data.x))
+
+    found = train_networks(
+        networks, [train], recipe, keep, seed=seed, role=role, device=device, inputs=task.inputs
+    )
+    return [sets[0] for sets in found]
