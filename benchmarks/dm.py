@@ -1,12 +1,15 @@
 """Milliseconds an iteration of DM: this library against the usual way to write it, in one run.
 
-    python benchmarks/dm.py [--device cuda] [--iterations 50] [--classes 10] [--per-class 50] [--out FILE]
+    python benchmarks/dm.py [--device cuda] [--iterations 50] [--classes 10] [--per-class 50] [--profile]
+        [--out FILE]
 
 The usual way: a new module each iteration, initialised on the host and moved to the device; classes one after
 another; a batch of a class by a permutation of its list of indices; the operation of an augmentation chosen
 on the host and applied to the original and to the synthetic images by a call each; eager float32. The images
 are generated, in the shapes of CIFAR on a GPU and fewer and smaller elsewhere; both forms start from the same
 ones, and their mean matching losses are compared (their draws differ). On CUDA ours computes in bfloat16.
+Before that one iteration of this library, as it runs on the device, is held against modules and autograd in
+float64: loss and gradient of the pixels. ``--profile`` says instead what the parts of an iteration take.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import argparse
 import json
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +33,9 @@ from hcdc.core.progress import peak_memory_gib
 from hcdc.core.records import environment, jsonable
 from hcdc.datasets._images import ImageData, Images, channel_statistics
 from hcdc.tasks._image import ImageTask
+from hcdc.training._augment import Augmentation, augment, augment_back, draw_augmentation, shown
+from hcdc.training._blocks import Features
+from hcdc.training._convnets import recorded, views
 
 REFERENCE_ITERATIONS = 20_000
 SIZES = {
@@ -156,17 +163,107 @@ class Ours:
         return total / count
 
 
+def waited() -> float:
+    """The time when the device has done all that it was given."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def compiling() -> dict[str, float]:
+    """Compilations so far and their seconds, by torch's own count."""
+    from torch._dynamo.utils import compilation_time_metrics
+
+    seconds = [s for name, each in compilation_time_metrics.items() if "compile_inner" in name for s in each]
+    return {"compilations": len(seconds), "seconds_compiling": sum(seconds)}
+
+
+def check(match: _Matching) -> dict[str, float]:
+    """The first iteration against modules and autograd in float64, with the same draws."""
+    before = match.small.x.clone()
+    loss = match.run(0, 1)
+    net = module(match.config.width, len(match.index)).to(before.device).double()
+    with torch.no_grad():
+        for own, given in zip(net.parameters(), views(match.net, match.vector).values(), strict=True):
+            own.copy_(given)
+    total, slopes = 0.0, torch.zeros_like(before, dtype=torch.float64)
+    for c, index in enumerate(match.index):
+        a = Augmentation(*(t[c : c + 1].double() for t in match.augmentation.tensors()))
+        leaf = before[c : c + 1].double().requires_grad_()
+        real = match.real.images_at(index)[None].double()
+        with torch.no_grad():
+            wanted = match.real.weight[c].double() @ net[:-1](augment(real, a)[0])
+        found = match.small.weight[c].double() @ net[:-1](augment(leaf, a)[0])
+        term = (found - wanted).square().sum()
+        slopes[c] = torch.autograd.grad(term, leaf)[0][0]
+        total += term.item()
+    own = match.velocity.double()
+    match.small.x.copy_(before)
+    match.velocity.zero_()
+    return {
+        "relative_difference_of_loss": abs(loss - total) / total,
+        "cosine_of_pixel_gradients": float(F.cosine_similarity(own.flatten(), slopes.flatten(), dim=0)),
+        "ratio_of_gradient_norms": float(own.norm() / slopes.norm()),
+    }
+
+
+def profile(match: _Matching, device: str, repeats: int = 20) -> None:
+    """Print what the parts of an iteration take, each recorded by itself, and the kernels of the whole."""
+    net, dtype, a, params = match.net, match.dtype, match.augmentation, views(match.net, match.vector)
+    match.run(0, BLOCK)
+    x, y = match.real.images_at(match.index), match.small.x
+    real, own = (shown(images, a, dtype) for images in (x, y))
+    features = Features(net, params, torch.cat([real, own]), dtype)[len(real) :]
+    slope = torch.randn_like(features.values)
+    back = features.pixels(slope).reshape(y.shape)
+
+    def draws() -> None:
+        torch.rand(BLOCK, match.initialiser.length, generator=match.generator, device=device)
+        match.real.draw(match.generator, BLOCK)
+        draw_augmentation(match.generator, BLOCK * len(match.index), net.size)
+
+    parts: dict[str, Callable[[], object]] = {
+        "original images: read, normalised": lambda: match.real.images_at(match.index),
+        "original images: augmented": lambda: shown(x, a, dtype),
+        "synthetic images: augmented": lambda: shown(y, a, dtype),
+        "synthetic images: augmentation back": lambda: augment_back(back, a),
+        "original images: forward": lambda: Features(net, params, real, dtype),
+        "synthetic images: forward": lambda: Features(net, params, own, dtype),
+        "both: forward": lambda: Features(net, params, torch.cat([real, own]), dtype),
+        "synthetic images: back to pixels": lambda: features.pixels(slope),
+    }
+
+    def milliseconds(call: Callable[[], object]) -> float:
+        call()
+        begin = waited()
+        for _ in range(repeats):
+            call()
+        return (waited() - begin) / repeats * 1000
+
+    print(f"{'draws':40s}{milliseconds(draws) / BLOCK:8.3f} ms an iteration")
+    for name, part in parts.items():
+        print(f"{name:40s}{milliseconds(recorded(part, torch.device(device), [])):8.3f} ms")
+    print(f"{'iteration, without draws':40s}{milliseconds(match.step):8.3f} ms")
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as profiled
+
+    activity = ProfilerActivity.CUDA if device == "cuda" else ProfilerActivity.CPU
+    with profiled(activities=[activity]) as seen:
+        match.run(1, BLOCK)
+        waited()
+    print(f"kernels of {BLOCK} iterations")
+    order = f"self_{device}_time_total"
+    print(seen.key_averages().table(sort_by=order, row_limit=40, max_name_column_width=90))
+
+
 def measured(form: Ours | Usual, iterations: int, warm: int, device: str) -> tuple[float, float, float]:
     """Milliseconds an iteration, mean matching loss, peak memory in GiB."""
-    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     form.run(warm)
-    wait()
-    begin = time.perf_counter()
+    begin = waited()
     loss = form.run(iterations)
-    wait()
-    return (time.perf_counter() - begin) / iterations * 1000, loss, peak_memory_gib()
+    return (waited() - begin) / iterations * 1000, loss, peak_memory_gib()
 
 
 def main() -> None:
@@ -183,6 +280,7 @@ def main() -> None:
         ("iterations", "iterations timed"),
     ):
         parser.add_argument(f"--{name}", type=int, help=meaning)
+    parser.add_argument("--profile", action="store_true", help="print what the parts take, and stop")
     parser.add_argument("--out", type=Path, help="records/dm.json, on a CPU dm-cpu.json")
     options = parser.parse_args()
     device = options.device
@@ -194,8 +292,21 @@ def main() -> None:
     config = DM(batch=sizes["batch"], width=sizes["width"])
     start = task.sample("train", sizes["classes"] * sizes["per_class"], 0)
 
+    begin = waited()
+    ours = Ours(config, task, start)
+    seconds = {"seconds_to_record": waited() - begin, **compiling()}
+    print(
+        f"{seconds['seconds_to_record']:.1f} s to record the iteration, with {seconds['compilations']} "
+        f"compilations of {seconds['seconds_compiling']:.1f} s in all"
+    )
+    if options.profile:
+        profile(ours.match, device)
+        return
+    agreement = check(ours.match)
+    print(f"against float64: {agreement}")
+    assert agreement["cosine_of_pixel_gradients"] > 0.95, agreement
     rows = [
-        measured(Ours(config, task, start), sizes["iterations"], BLOCK, device),
+        measured(ours, sizes["iterations"], BLOCK, device),
         measured(Usual(config, task, start), sizes["iterations"], 3, device),
     ]
     (own, own_loss, _), (usual, usual_loss, _) = rows
@@ -209,6 +320,8 @@ def main() -> None:
         "mean_matching_loss": [row[1] for row in rows],
         "peak_memory_gib": [row[2] for row in rows] if device == "cuda" else None,
         "ratio": usual / own,
+        **seconds,
+        **agreement,
         "environment": environment(device),
     }
     write_atomic(out, json.dumps(jsonable(record), indent=1) + "\n")
@@ -216,6 +329,8 @@ def main() -> None:
         f"{sizes['classes']} classes, {sizes['batch']} original and {sizes['per_class']} synthetic images of "
         f"each: {own:.2f} ms an iteration, usual way {usual:.2f} ms"
     )
+    minutes = record["minutes_of_20000_iterations_projected"]
+    print(f"20,000 iterations: {minutes[0]:.1f} minutes, usual way {minutes[1]:.1f} minutes (projected)")
     print(f"{record['ratio']:.1f} times faster; written to {out}")
 
 

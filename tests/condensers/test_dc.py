@@ -11,12 +11,11 @@ from torch.nn import functional as F
 
 import hcdc
 import hcdc.condensers._dc as module
-from hcdc.condensers._dc import DC, DSA, Matching, Pass, row_distance
+from hcdc.condensers._dc import DC, DSA, Matching, row_distance
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.seeds import stream
 from hcdc.datasets._images import ImageData, Images
-from hcdc.spaces._convnet import ConvNet
 from hcdc.tasks._image import ImageTask
 from hcdc.training._augment import Augmentation, augment, augment_each, draw_augmentation
 
@@ -46,15 +45,6 @@ def tiny_images(dtype=torch.float64, channels=2, side=8, counts=(9, 5, 12)):
 
 def content(images):
     return images.x.numpy().tobytes() + images.y.numpy().tobytes()
-
-
-def params_of(net, seed=0):
-    """All parameters random, scales and shifts too; float64."""
-    generator = stream(seed, "test", "params")
-    return {
-        name: torch.randn(shape, generator=generator, dtype=torch.float64) * 0.4 + name.endswith("scale")
-        for name, shape in net.shapes().items()
-    }
 
 
 class PlainNet(nn.Module):
@@ -135,47 +125,6 @@ def plain_run(run, task, part, start, y):
             plain_match(net, task, part, x, y, run.picked, plain_view(run)).backward(inputs=[x])
             optimiser.step()
     return x.detach()
-
-
-@pytest.mark.parametrize("size", [(8, 8), (13, 10)])  # the second drops rows and columns in its pools
-def test_pass_has_the_derivatives_of_autograd(size):
-    net, groups, n = ConvNet(3, 4, size, width=5), 3, 4
-    params, generator = params_of(net), stream(1, "test", "pass")
-    x = torch.randn(groups * n, 3, *size, generator=generator, dtype=torch.float64)
-    y = torch.randint(4, (groups * n,), generator=generator)
-    weight = torch.rand(groups * n, generator=generator, dtype=torch.float64)
-    made = Pass(net, params, x, y, weight, torch.float64)
-    for p in params.values():
-        p.requires_grad_()
-    x.requires_grad_()
-
-    def losses():
-        each = F.cross_entropy(net.forward(params, None, x), y, reduction="none") * weight
-        return each.view(groups, n).sum(1)
-
-    names = [name for name in params if name.endswith("weight")]
-    wanted = torch.autograd.grad(losses().sum(), list(params.values()))
-    found = made.gradients()
-    for name, w in zip(params, wanted):
-        if name.endswith(".bias") and name != "linear.bias":
-            assert name not in found
-            assert float(w.abs().max()) < 1e-12
-        else:
-            torch.testing.assert_close(found[name], w, rtol=1e-9, atol=1e-12)
-
-    by_group = made.weight_gradients(groups)
-    v = [torch.randn(g.shape, generator=generator, dtype=torch.float64) for g in by_group]
-    product = 0.0
-    for c, loss in enumerate(losses()):
-        gradient = torch.autograd.grad(
-            loss, [params[name] for name in names], create_graph=True, retain_graph=True
-        )
-        for k, g in enumerate(gradient):
-            torch.testing.assert_close(by_group[k][c], g.detach(), rtol=1e-9, atol=1e-12)
-            product = product + (g * v[k][c]).sum()
-    slope = torch.autograd.grad(product, x)[0]
-    assert float(slope.abs().max()) > 0.1
-    torch.testing.assert_close(made.pixel_slope(v), slope, rtol=1e-8, atol=1e-11)
 
 
 def test_row_distance_and_its_derivative():

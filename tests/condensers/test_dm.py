@@ -7,7 +7,7 @@ from tiny_images import tiny_image_task
 
 from hcdc.condensers import _dm
 from hcdc.condensers._class_images import Grouped, RealBatches, class_groups
-from hcdc.condensers._dm import DM, matching_loss
+from hcdc.condensers._dm import DM, matching_loss, matching_slope
 from hcdc.condensers._registry import make_reducer
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
@@ -39,19 +39,30 @@ def network(width=5, side=8):
     return net, {name: p.double() for name, p in net.init(generator(1)).items()}
 
 
-def test_the_gradient_equals_that_of_a_plain_loop_over_classes():
+def slope_by_autograd(net, params, real, synthetic, a, dtype):
+    """`matching_loss` in the form of `matching_slope`."""
+    leaf = synthetic[0].clone().requires_grad_()
+    cast = {name: p.to(dtype) for name, p in params.items()}
+    loss = matching_loss(net, cast, real, (leaf, synthetic[1]), a)
+    return loss.detach(), torch.autograd.grad(loss, leaf)[0]
+
+
+FORMS = pytest.mark.parametrize("slope", [slope_by_autograd, matching_slope])
+
+
+@FORMS
+def test_the_gradient_equals_that_of_a_plain_loop_over_classes(slope):
     """Each class by itself, without what fills it up, with torch's derivative of `ConvNet.features`."""
     net, params = network()
     counts = [(7, 3), (7, 2), (5, 3), (7, 3)]  # real and synthetic images of each class
     a = draw_augmentation(generator(3), 4, (8, 8))
     real = torch.randn(4, 7, 3, 8, 8, generator=generator(4), dtype=torch.float64)
-    syn = torch.randn(4, 3, 3, 8, 8, generator=generator(5), dtype=torch.float64).requires_grad_()
+    syn = torch.randn(4, 3, 3, 8, 8, generator=generator(5), dtype=torch.float64)
     weights = []
     for k, width in enumerate((7, 3)):
         valid = torch.tensor([[float(i < count[k]) for i in range(width)] for count in counts]).double()
         weights.append(valid / valid.sum(1, keepdim=True))
-    loss = matching_loss(net, params, (real, weights[0]), (syn, weights[1]), a)
-    (found,) = torch.autograd.grad(loss, syn)
+    loss, found = slope(net, params, (real, weights[0]), (syn, weights[1]), a, torch.float64)
 
     expected, total = torch.zeros_like(found), 0.0
     for c, (n_real, n_syn) in enumerate(counts):
@@ -62,15 +73,19 @@ def test_the_gradient_equals_that_of_a_plain_loop_over_classes():
         (gradient,) = torch.autograd.grad(term, mine)
         expected[c, :n_syn] += gradient
         total += float(term.detach())
-    assert float(loss.detach()) == pytest.approx(total, rel=1e-9)
+    assert float(loss) == pytest.approx(total, rel=1e-9)
     assert torch.allclose(found, expected, rtol=1e-8, atol=1e-12)
     assert float(found.abs().max()) > 1e-3
 
 
-@pytest.mark.parametrize("at_once", [4096, 20, 1])
-def test_a_run_equals_plain_iterations(at_once, monkeypatch):
-    """The whole method written as a loop, with the same draws; however many classes are embedded at once."""
+@pytest.mark.parametrize(("at_once", "written"), [(4096, False), (20, False), (4096, True), (1, True)])
+def test_a_run_equals_plain_iterations(at_once, written, monkeypatch):
+    """The whole method written as a loop, with the same draws; however many classes are embedded at once.
+
+    Derivatives by autograd as on a CPU, and written out as on a GPU.
+    """
     monkeypatch.setitem(_dm.AT_ONCE, "cpu", at_once)
+    monkeypatch.setattr(_dm, "pays", lambda device: written)
     config, task, seed = quick(iterations=12, lr_img=2.0, momentum=0.5), tiny_image_task(), 7
     small = reduce(config, task, size=8, seed=seed)
 
@@ -201,7 +216,8 @@ def test_reference_settings(preset):
     }  # fmt: skip
 
 
-def test_bfloat16_gives_nearly_the_same_gradient():
+@FORMS
+def test_bfloat16_gives_nearly_the_same_gradient(slope):
     """What a GPU computes in; the mean over a batch of 16 moves the gradient far more than this."""
     net = ConvNet(3, 4, (16, 16), width=16)
     params = net.init(generator(1))
@@ -209,9 +225,9 @@ def test_bfloat16_gives_nearly_the_same_gradient():
     a, weight = draw_augmentation(generator(3), 2, (16, 16)), torch.full((2, 16), 1 / 16)
     found = []
     for dtype in (torch.float32, torch.bfloat16):
-        syn = x[:, 16:].clone().requires_grad_()
-        cast = {name: p.to(dtype) for name, p in params.items()}
-        loss = matching_loss(net, cast, (x[:, :16], weight), (syn, torch.full((2, 8), 1 / 8)), a)
-        found.append(torch.autograd.grad(loss, syn)[0].flatten())
+        synthetic = x[:, 16:], torch.full((2, 8), 1 / 8)
+        _, gradient = slope(net, params, (x[:, :16], weight), synthetic, a, dtype)
+        assert gradient.dtype == torch.float32
+        found.append(gradient.flatten())
     assert float(torch.cosine_similarity(*found, 0)) > 0.99
     assert float(found[1].norm() / found[0].norm()) == pytest.approx(1, abs=0.02)

@@ -8,7 +8,13 @@ from hcdc.core.errors import InputError
 
 
 def test_names():
-    assert set(REDUCERS) == {"random", "reach", "kcenter", "herding", "gcondx", "gcond", "dm"}
+    assert set(REDUCERS) == {"random", "reach", "kcenter", "herding", "gcondx", "gcond"} | {
+        "dc",
+        "dsa",
+        "dm",
+        "kip",
+        "tm",
+    }
 
 
 @pytest.mark.parametrize("name", sorted(REDUCERS))

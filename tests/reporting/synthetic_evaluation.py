@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 
 from hcdc.core.ranks import bootstrap, kendall, regret, spearman, top_k_overlap, upper_half_spearman
+from hcdc.datasets import CondensedDataset, Images
 
 
 def figures(truth: np.ndarray, proxy: np.ndarray, test: np.ndarray) -> dict[str, Any]:
@@ -94,3 +96,37 @@ def evaluation(
         **figures(truth, truth + noise * own.standard_normal(count), test),
     }
     return {**made, **changes}
+
+
+def image_copy(
+    per_class: int = 3, channels: int = 1, weight: Any = None, val: bool = True, **changes: Any
+) -> tuple[CondensedDataset, Images]:
+    """A copy with images of 4 x 5 pixels, three classes, as `evaluation` judges it, and its start."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(3).repeat_interleave(per_class)
+    mean, std = torch.linspace(0.4, 0.6, channels), torch.linspace(0.2, 0.3, channels)
+    pixels = torch.rand(len(y), channels, 4, 5, generator=generator)
+    start = Images((pixels - mean.view(-1, 1, 1)) / std.view(-1, 1, 1), y)
+    data = {
+        "name": "shapes",
+        "num_classes": 3,
+        "class_names": ["ring", "bar", "dot"],
+        "mean": mean.tolist(),
+        "std": std.tolist(),
+    }
+    meta = {
+        "data": data,
+        "method": "hcdc",
+        "train_method": "random",
+        "val_method": "both" if val else "real",
+        "seed": 0,
+        **changes,
+    }
+    learned = Images(start.x + 0.25, y, weight) if val else None
+    return CondensedDataset(start, learned, meta), start
+
+
+def image_evaluation(small: CondensedDataset, **changes: Any) -> dict[str, Any]:
+    """An evaluation of a copy by `image_copy`."""
+    keys = ("method", "train_method", "val_method", "train_size", "val_size", "seed")
+    return evaluation(dataset=small.meta["data"]["name"], **{**{k: small.meta[k] for k in keys}, **changes})

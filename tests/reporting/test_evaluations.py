@@ -1,10 +1,10 @@
 import json
 
 import pytest
-from synthetic_evaluation import evaluation
+from synthetic_evaluation import evaluation, image_copy, image_evaluation
 
 from hcdc import InputError
-from hcdc.reporting import evaluations_of, read_evaluation, short_names
+from hcdc.reporting import belongs, evaluations_of, read_evaluation, short_names
 from hcdc.reporting._evaluations import comparable, rivals_once
 
 
@@ -60,3 +60,10 @@ def test_finds_the_evaluations_of_a_file(tmp_path):
         (tmp_path / f"{name}.json").write_text(json.dumps(value))
     found = evaluations_of(meta, sorted(tmp_path.glob("*.json")))
     assert [path.name for path, _ in found] == ["a.json"]
+
+
+def test_an_evaluation_belongs_to_its_copy():
+    small, _ = image_copy()
+    assert belongs(image_evaluation(small), small.meta)
+    assert not belongs(image_evaluation(small, seed=1), small.meta)
+    assert not belongs(image_evaluation(small), {**small.meta, "data": {"name": "other"}})

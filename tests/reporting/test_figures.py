@@ -4,7 +4,15 @@ from synthetic_evaluation import evaluation
 
 pytest.importorskip("matplotlib")
 
-from hcdc.reporting import draw_agreement, draw_cost, draw_ranks, draw_scatter, write_figures
+from hcdc.reporting import (
+    draw_agreement,
+    draw_cost,
+    draw_rank_colours,
+    draw_ranks,
+    draw_scatter,
+    rank_colours,
+    write_figures,
+)
 
 
 def texts(figure):
@@ -72,3 +80,63 @@ def test_figures_are_written_and_equal_for_equal_evaluations(tmp_path):
     second = write_figures(evaluations, tmp_path / "b")
     assert [path.name for path in first] == ["agreement.png", "ranks.png", "scatter.png", "cost.png"]
     assert [p.read_bytes() for p in first] == [p.read_bytes() for p in second]
+
+
+def test_rank_colours_go_from_worst_to_best_by_spearman():
+    rivals = [
+        {"name": "low", "proxy": [3.0, 1.0, 2.0], "spearman": -1.0, "interval": [-1.0, -0.8]},
+        {"name": "high", "proxy": [1.0, 3.0, 2.0], "spearman": 1.0, "interval": [0.9, 1.0]},
+        {"name": "flat", "proxy": [1.0, 1.0, 1.0], "spearman": None, "interval": [None, None]},
+        {"name": "lost", "spearman": 0.3, "interval": [0.2, 0.4]},
+    ]
+    e = evaluation(
+        truth=[0.1, 0.3, 0.2], proxy=[1.0, 2.0, 3.0], spearman=0.5, interval=[0.25, 0.75], rivals=rivals
+    )
+    figure = draw_rank_colours([e])
+    axes = figure.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["full data", "high", "hcdc", "low"]
+    strips = axes.images[0].get_array()
+    np.testing.assert_array_equal(strips, [[3, 2, 1], [3, 2, 1], [3, 1, 2], [1, 2, 3]])
+    told = [text.get_text() for text in axes.texts]
+    assert told[:4] == ["1 (by definition)", "1.00 [0.90, 1.00]", "0.50 [0.25, 0.75]", "-1.00 [-1.00, -0.80]"]
+    assert axes.get_xlabel() == "without a ranking: flat, lost"
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["ranked worst", "ranked best"]
+    bar = figure.axes[1]
+    assert bar.get_xlabel() == "true rank"
+    assert [label.get_text() for label in bar.get_xticklabels()] == ["1 (best)", "3 (worst)"]
+    assert bar.get_xlim()[0] > bar.get_xlim()[1]  # as the rows: the worst at the left
+
+
+def test_equal_scores_do_not_look_ranked():
+    truth = np.linspace(0, 1, 60)
+    proxy = (np.arange(60) >= 30).astype(float)  # candidates were judged in the order of truth
+    e = evaluation(truth=truth.tolist(), proxy=proxy.tolist(), spearman=0.87, rivals=[])
+    strip = np.asarray(draw_rank_colours([e]).axes[0].images[0].get_array())[1]
+    assert sorted(strip[:30]) == list(range(31, 61))
+    assert abs(np.corrcoef(np.arange(30), strip[:30])[0, 1]) < 0.5
+
+
+def test_rank_colours_are_written(tmp_path):
+    path = rank_colours(evaluation(method="cost $5"), tmp_path / "ranks.svg")
+    assert path.read_text().count("<svg") == 1
+
+
+def test_the_scatter_of_images_is_in_percent_whatever_the_truth_comes_from():
+    shares = evaluation(kind="image", metric="accuracy")
+    percent = [100 * v for v in shares["truth"]]
+    table = evaluation(kind="image", truth=percent, truth_source="a table, 200 epochs")
+    for e, words in ((shares, "accuracy on the copy (%)"), (table, "minus validation loss on the copy")):
+        axes = draw_scatter([e]).axes[0]
+        points = axes.collections[0].get_offsets()
+        np.testing.assert_allclose(points[:, 0], percent)
+        np.testing.assert_allclose(points[:, 1], np.asarray(e["proxy"]) * (100 if e is shares else 1))
+        assert axes.get_xlabel().startswith("validation accuracy, full data (%)")
+        assert axes.get_ylabel() == words
+    assert axes.get_xlabel().endswith("a table, 200 epochs")
+
+
+def test_figures_of_images_have_the_rank_colours(tmp_path):
+    graph, image = (write_figures([evaluation(kind=k)], tmp_path / k) for k in ("graph", "image"))
+    same = [a.read_bytes() == b.read_bytes() for a, b in zip(graph, image)]
+    assert [path.name for path in image] == ["agreement.png", "ranks.png", "scatter.png", "cost.png"]
+    assert same == [True, False, True, True]

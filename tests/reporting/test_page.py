@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from synthetic_evaluation import evaluation
+from synthetic_evaluation import evaluation, image_copy, image_evaluation
 
 from hcdc import InputError
 from hcdc.reporting import COLUMNS, summary_table, write_report
@@ -51,3 +51,40 @@ def test_no_evaluation_and_no_place_are_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         write_report([evaluation()], tmp_path / "file" / "report.html")
+
+
+def test_copies_that_hold_images_show_them(tmp_path):
+    (small, start), (real, _) = image_copy(), image_copy(val=False, method="dm", train_method="dm")
+    evaluations = [image_evaluation(small), image_evaluation(real)]
+    page = write_report(evaluations, tmp_path / "r.html", copies=[small, real], before=[start, None])
+    page = page.read_text()
+    assert page.count('src="data:image/svg+xml;base64,') == 6
+    assert "Images of the copies" in page
+    assert "hcdc: images of S_val, one row a class" in page
+    assert "dm: images of S_train, one row a class" in page
+    assert page.count("mean absolute change of a pixel: 0.25 standard deviations") == 2  # alt and caption
+    assert "from the worst to the best as a method ranks them" in page  # the paper's figure
+
+
+def test_a_page_without_images_has_no_word_of_them(tmp_path):
+    page = write_report([evaluation()], tmp_path / "r.html").read_text()
+    assert "mages" not in page
+    assert "from the worst to the best" not in page
+
+
+def test_class_names_are_escaped(tmp_path):
+    bad = "<img src=x>"
+    small, _ = image_copy()
+    names = {**small.meta["data"], "name": bad, "class_names": [bad] * 3}
+    small, _ = image_copy(data=names)
+    page = write_report([image_evaluation(small)], tmp_path / "r.html", copies=[small]).read_text()
+    assert "<img src=x" not in page
+
+
+def test_copies_without_an_evaluation_and_uneven_starts_are_refused(tmp_path):
+    small, start = image_copy()
+    with pytest.raises(InputError, match="none of the evaluations judges the copy of 'shapes'"):
+        write_report([evaluation()], tmp_path / "r.html", copies=[small])
+    with pytest.raises(InputError, match="before has 2 entries for 1 copies"):
+        write_report([image_evaluation(small)], tmp_path / "r.html", copies=[small], before=[start, start])
+    assert not (tmp_path / "r.html").exists()

@@ -63,6 +63,30 @@ def test_scores_that_are_no_accuracies_are_not_percent():
     assert score(None, True) == "-"
 
 
+def test_accuracies_of_images_may_be_percent():
+    shares = evaluation("hcdc", kind="image")
+    percent = {**shares, "truth": [100 * v for v in shares["truth"]]}
+    for key in ("regret", "selected_test_accuracy", "best_test_accuracy"):
+        percent[key] = 100 * shares[key]
+    keys = ("regret", "selected_test_accuracy")
+    percent["rivals"] = [
+        {**rival, **{key: 100 * rival[key] for key in keys if rival[key] is not None}}
+        for rival in shares["rivals"]
+    ]
+    told = [[cells(row) for row in summary_table([e])] for e in (shares, percent)]
+    assert told[0] == told[1]
+    plain = cells(summary_table([{**percent, "kind": "graph"}])[0])
+    assert "%" not in plain["test accuracy of the pick"]  # scores of other tasks may be anything
+
+
+def test_the_full_row_names_where_the_truth_is_from():
+    notes = [summary_table([evaluation(**e)])[-1].note for e in ({}, {"truth_source": "a table"})]
+    assert notes == [
+        "every candidate trained on the full data: what the others are judged by",
+        "a table: what the others are judged by",
+    ]
+
+
 @pytest.mark.parametrize(
     ("once", "each", "full", "trials"),
     [

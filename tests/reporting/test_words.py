@@ -59,6 +59,22 @@ def test_a_random_set_is_called_so_and_not_compared_with_another():
     assert "as many random" not in text
 
 
+@pytest.mark.parametrize(
+    ("method", "called"), [("both", "learned"), ("probes", "learned"), ("weighted", "weighted"), ("same", "")]
+)
+def test_the_set_is_called_what_it_is(method, called):
+    text = validation_choice(evaluation("hcdc", val_method=method, train_method="dm", noise=0.001))
+    assert text.startswith(f"the {called or 'condensed'} validation set ranked better than the real one")
+
+
+def test_percent_of_images_are_said_as_shares_are():
+    e = evaluation("hcdc", selected_test_accuracy=0.68, best_test_accuracy=0.70)
+    percent = {**e, "kind": "image", "truth": [100 * v for v in e["truth"]]}
+    percent |= {"selected_test_accuracy": 68.0, "best_test_accuracy": 70.0}
+    assert sentences([e]) == sentences([percent])
+    assert any("68.0 %, 2.0 points below" in text for text in sentences([percent]))
+
+
 def test_a_small_difference_may_be_chance():
     text = validation_choice(evaluation("hcdc", noise=0.05, real_noise=0.05))
     assert "may be chance" in text

@@ -5,15 +5,18 @@ import torch
 from torch.nn import functional as F
 
 from hcdc.core.errors import InputError
+from hcdc.training import _augment, _blocks
 from hcdc.training._augment import (
     OPERATIONS,
     Augmentation,
     augment,
+    augment_back,
     augment_each,
     draw_augmentation,
     draw_each,
     draw_flip_crop,
     flip_crop,
+    shown,
 )
 
 
@@ -96,6 +99,38 @@ def test_first_and_second_derivatives():
     x = images(8, 1, 2, 4, 4).requires_grad_()
     assert torch.autograd.gradcheck(lambda t: augment(t, a), (x,))
     assert torch.autograd.gradgradcheck(lambda t: augment(t, a).square(), (x,))
+
+
+def test_the_way_back_is_the_transpose_of_the_linear_part():
+    a = draw_augmentation(generator(), 24, (6, 5))
+    assert all(bool(has.any()) for has in changed(a)[0].values())
+    x, dy = images(24, 2, 3, 6, 5).requires_grad_(), images(24, 2, 3, 6, 5).flip(0)
+    (wanted,) = torch.autograd.grad(augment(x, a), x, dy)
+    assert torch.allclose(augment_back(dy, a), wanted, atol=1e-12)
+    laid_out = dy.permute(0, 1, 3, 4, 2).contiguous().permute(0, 1, 4, 2, 3)  # channels last
+    assert torch.allclose(augment_back(laid_out, a), wanted, atol=1e-12)
+
+
+def test_images_are_shown_in_a_row():
+    a, x = draw_augmentation(generator(1), 6, (8, 8)), images(6, 3, 3, 8, 8)
+    assert torch.equal(shown(x, a, torch.float64), augment(x, a).flatten(0, 1))
+    assert torch.equal(shown(x, a, torch.bfloat16), augment(x, a).flatten(0, 1).bfloat16())
+
+
+def test_augmentation_compiles_to_one_graph_for_all_numbers_of_images(monkeypatch):
+    """With a compiler that only counts; places and weights of the samples are a graph of their own."""
+    from torch._dynamo.testing import CompileCounter
+
+    counter = CompileCounter()
+    monkeypatch.setattr(
+        _blocks, "_compiled", lambda f: torch.compile(f, dynamic=False, fullgraph=True, backend=counter)
+    )
+    monkeypatch.setattr(_augment, "fused", _blocks._called_compiled)
+    a = draw_augmentation(generator(1), 6, (8, 8))
+    for n in (7, 4, 9):
+        x = images(6, n, 3, 8, 8)
+        assert torch.allclose(shown(x, a, torch.float64), augment(x, a).flatten(0, 1))
+        assert counter.frame_count == 2
 
 
 def changed(a):

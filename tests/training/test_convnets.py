@@ -9,6 +9,7 @@ from hcdc.core.errors import InputError, NumericalError
 from hcdc.datasets._images import Images
 from hcdc.spaces._convnet import ConvNet
 from hcdc.tasks._image import ImageTask
+from hcdc.training import _convnets
 from hcdc.training._augment import augment_each, draw_each
 from hcdc.training._convnets import (
     ConvNetRecipe,
@@ -18,6 +19,7 @@ from hcdc.training._convnets import (
     embed,
     embeddings,
     logits,
+    loss_gradient,
     train_convnets,
     views,
 )
@@ -98,9 +100,14 @@ def plain_training(task, small, seed, recipe):
     return {name: p.detach() for name, p in params.items()}
 
 
+@pytest.mark.parametrize("written", [False, True])
 @pytest.mark.parametrize("augmented", [False, True])
-def test_training_equals_the_plain_loop(task, augmented):
-    """Biases of convolutions apart: they have no effect, and weight decay alone moves them."""
+def test_training_equals_the_plain_loop(task, augmented, written, monkeypatch):
+    """Derivatives by autograd as on a CPU, and written out as on a GPU.
+
+    Biases of convolutions have no effect, and weight decay alone moves them.
+    """
+    monkeypatch.setattr(_convnets, "pays", lambda device: written)
     small = task.sample("train", 20, 0)  # batches of 8, 8 and 4
     recipe = dataclasses.replace(QUICK, augment=augmented)
     (found,) = train_convnets(task, small, [5], recipe)
@@ -109,6 +116,20 @@ def test_training_equals_the_plain_loop(task, augmented):
         assert torch.allclose(p, usual[name], atol=2e-4), name
     (shorter,) = train_convnets(task, small, [5], dataclasses.replace(recipe, epochs=3))
     assert float((found["linear.weight"] - shorter["linear.weight"]).abs().max()) > 0.02
+
+
+def test_both_gradients_are_those_of_the_network(monkeypatch):
+    net = ConvNet(2, 3, (9, 8), width=4, depth=2)
+    vector = torch.randn(Initialiser(net, "cpu").length, generator=generator(), dtype=torch.float64) * 0.5
+    x = torch.randn(5, 2, 9, 8, generator=generator(1), dtype=torch.float64)
+    y, weight = torch.tensor([0, 2, 1, 1, 0]), torch.tensor([0.3, 0.0, 0.2, 1.0, 0.5], dtype=torch.float64)
+    leaf = vector.clone().requires_grad_()
+    each = F.cross_entropy(net.forward(views(net, leaf), None, x), y, reduction="none")
+    (wanted,) = torch.autograd.grad((each * weight).sum(), leaf)
+    for written in (False, True):
+        monkeypatch.setattr(_convnets, "pays", lambda device, written=written: written)
+        found = loss_gradient(net, vector, x, y, weight, torch.float64)
+        assert torch.allclose(found, wanted, rtol=1e-8, atol=1e-12), written
 
 
 def test_bytes_of_the_original_are_normalised_in_the_batch(task):
@@ -132,8 +153,10 @@ def test_epochs_are_counted_over_all_networks(task):
     assert seen == list(range(1, 13))
 
 
-def test_scores_and_embeddings_go_over_all_images(task, monkeypatch):
+@pytest.mark.parametrize("written", [False, True])
+def test_scores_and_embeddings_go_over_all_images(task, written, monkeypatch):
     monkeypatch.setattr("hcdc.training._convnets.CHUNK", 100)
+    monkeypatch.setattr(_convnets, "pays", lambda device: written)
     net = QUICK.net(task)
     params = net.init(generator())
     x = task.inputs(task.test.x)

@@ -3,6 +3,7 @@
 from hcdc.condensers._base import Reducer, allocate_labels
 from hcdc.condensers._condense import METHODS, VAL_METHODS, Plan, condense, hcdc_presets, make_hcdc, plan
 from hcdc.condensers._hcdc import HCDC, learn_validation
+from hcdc.condensers._probing import Probing
 from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_presets
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "REDUCERS",
     "VAL_METHODS",
     "Plan",
+    "Probing",
     "Reducer",
     "allocate_labels",
     "condense",

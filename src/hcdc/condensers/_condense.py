@@ -8,12 +8,13 @@ import os
 import re
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from hcdc.condensers._base import Reducer
 from hcdc.condensers._hcdc import HCDC, learn_validation
+from hcdc.condensers._probing import Probing, learn_examples, probe_configs, weigh_examples
 from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_presets
 from hcdc.core.checkpoint import Checkpoint, content_key
 from hcdc.core.errors import HcdcError, InputError, unknown_name
@@ -21,13 +22,20 @@ from hcdc.core.progress import Progress, timed
 from hcdc.core.recipe import Recipe
 from hcdc.core.records import environment
 from hcdc.datasets import CondensedDataset, describe
-from hcdc.spaces import Space
-from hcdc.tasks import Task
+from hcdc.spaces import Config, Space, TableTruth, config_hash
+from hcdc.tasks import ImageTask, Task
+from hcdc.training import predictors
+from hcdc.training import truth as full_truth
 
-LEARNED = ("aligned", "both")
+ALIGNED = ("aligned", "both")
+PROBED = ("probes", "weighted")
+LEARNED = (*ALIGNED, *PROBED)
 VAL_METHODS = (*LEARNED, "same", "random", "real")
 METHODS = (*REDUCERS, "hcdc")
-PHASES = r"(\.(train|val|original-\w+|lam\d+))?"
+TRUTH_EPOCHS = 20
+IMAGE_RATIO = 0.4
+"""Validation images to training images of a copy: 20 and 50 a class."""
+PHASES = r"(\.(train|val|probes)(\.expert\d+)?|\.(original-\w+|lam\d+))?"
 """What the checkpoints of one run are called after the name of the first, as a regular expression."""
 
 
@@ -40,19 +48,33 @@ def hcdc_presets() -> dict[str, dict[str, Any]]:
 
 def make_hcdc(preset: str | None = None, **overrides: Any) -> HCDC:
     """HCDC's settings from a preset and overrides."""
+    return _settings(HCDC, preset, overrides)
+
+
+def make_probing(preset: str | None = None, **overrides: Any) -> Probing:
+    """The settings of learning from probes, from the same presets."""
+    return _settings(Probing, preset, overrides)
+
+
+S = TypeVar("S", HCDC, Probing)
+
+
+def _settings(form: type[S], preset: str | None, overrides: dict[str, Any]) -> S:
+    """Settings of one form; presets and overrides may hold those of the other too, which are left out."""
     presets = hcdc_presets()
     if preset is not None and preset not in presets:
         raise unknown_name("preset of method 'hcdc'", preset, presets)
-    names = {f.name: f for f in dataclasses.fields(HCDC)}
+    known = {f.name: f for each in (HCDC, Probing) for f in dataclasses.fields(each)}
     for key in overrides:
-        if key not in names:
-            raise unknown_name("setting of method 'hcdc'", key, names)
+        if key not in known:
+            raise unknown_name("setting of method 'hcdc'", key, known)
     settings = {**presets[preset or "default"]["settings"], **overrides}
     for key, value in settings.items():
-        wanted = {"int": int, "float": (int, float), "str": str, "bool": bool}[str(names[key].type)]
+        wanted = {"int": int, "float": (int, float), "str": str, "bool": bool}[str(known[key].type)]
         if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):  # type: ignore[arg-type]
-            raise InputError(f"setting '{key}' of method 'hcdc' must be {names[key].type}, got {value!r}")
-    return HCDC(**settings)
+            raise InputError(f"setting '{key}' of method 'hcdc' must be {known[key].type}, got {value!r}")
+    own = {f.name for f in dataclasses.fields(form)}
+    return form(**{key: value for key, value in settings.items() if key in own})
 
 
 def _reducer(
@@ -73,7 +95,9 @@ class Plan:
     Attributes:
         train_size, val_size: |S_train| and |S_val|.
         reducer: What makes S_train.
-        config: HCDC's settings; None for other methods.
+        config: HCDC's settings where hypergradients are aligned.
+        probing: The settings of learning from probes, where there are any.
+        truth: Full-data results of probes from a table; None trains them.
         full, calibrated: How candidates are trained and scored on the full data and on the copy.
         meta: What the condensed file will say, less the candidates used.
     """
@@ -82,6 +106,8 @@ class Plan:
     val_size: int
     reducer: Reducer
     config: HCDC | None
+    probing: Probing | None
+    truth: TableTruth | None
     full: Recipe
     calibrated: Recipe
     meta: dict[str, Any]
@@ -103,6 +129,8 @@ def condense(
     val_method: str | None = None,
     preset: str | None = None,
     options: dict[str, Any] | None = None,
+    truth: TableTruth | None = None,
+    truth_epochs: int = TRUTH_EPOCHS,
     device: torch.device | str = "cpu",
     checkpoint: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -112,8 +140,8 @@ def condense(
     Args:
         task: What is learned, with the original data.
         space: What will be searched.
-        method: ``"random"``, ``"reach"``, ``"kcenter"``, ``"herding"``, ``"gcondx"``, ``"gcond"`` or
-            ``"hcdc"``.
+        method: ``"random"``, ``"kcenter"``, ``"herding"``, ``"hcdc"``; graphs also ``"reach"``,
+            ``"gcondx"``, ``"gcond"``; images also ``"dc"``, ``"dsa"``, ``"dm"``, ``"kip"``, ``"tm"``.
         train_size: |S_train|, a total.
         val_size: |S_val|; by default ``train_size`` times the original ratio of validation to training
             examples.
@@ -123,10 +151,14 @@ def condense(
         val_method: What makes S_val: ``"both"`` (HCDC: hypergradients aligned, values of the same full
             trainings as anchors), ``"aligned"`` (HCDC as in the paper: hypergradients alone), ``"same"`` (the
             reducer of S_train on the validation examples), ``"random"`` (random validation examples) or
-            ``"real"`` (none: the whole real validation set is used). ``"both"`` for HCDC, ``"same"``
-            otherwise.
+            ``"real"`` (none: the whole real validation set is used). From probes, candidates whose full-data
+            result is known: ``"probes"`` (their order is learned) and ``"weighted"`` (real validation
+            examples with weights); for images ``"both"`` is alignment first, then probes. The default is
+            ``"both"`` for HCDC (of images without a table: ``"aligned"``), ``"same"`` otherwise.
         preset: Named settings of the method.
         options: Settings that differ from the preset.
+        truth: A table of full-data results for the probes; without it they are trained on the full data.
+        truth_epochs: Epochs of a full-data training of images, where there is no table.
         device: Where to compute.
         checkpoint: A file to continue from after an interruption (with a few beside it, ``FILE.PHASE``);
             removed when all is done, and where the run ends in an error of ours.
@@ -144,7 +176,7 @@ def condense(
     """
     made = plan(
         task, space, method, train_size=train_size, val_size=val_size, seed=seed, train_method=train_method,
-        val_method=val_method, preset=preset, options=options,
+        val_method=val_method, preset=preset, options=options, truth=truth, truth_epochs=truth_epochs,
     )  # fmt: skip
     store = Checkpoint(checkpoint, made.key())
     try:
@@ -166,7 +198,7 @@ def _make(
     progress: Progress,
 ) -> CondensedDataset:
     """Do what was planned."""
-    meta, reducer, config = dict(made.meta), made.reducer, made.config
+    meta, reducer = dict(made.meta), made.reducer
     val_method, val_size = meta["val_method"], made.val_size
     progress.count = max(progress.count, 2)
     moved = task.to(device)
@@ -177,17 +209,11 @@ def _make(
         )
     seconds["train"] = spent[0]
     record: dict[str, Any] = {}
-    s_val = None
+    s_val: Any = None
     with timed() as spent:
-        if config is not None and val_method in LEARNED:
-            result = learn_validation(
-                moved, space, s_train, val_size, seed, config, made.full, made.calibrated,
-                device=device, progress=progress, checkpoint=store,
-            )  # fmt: skip
-            s_val = result.val
-            meta["candidates"] = sorted(set(result.candidates))
-            meta["probes"] = result.probes
-            record = {"history": result.history, "full_trainings": result.full_trainings}
+        if val_method in LEARNED:
+            s_val, found, record = _learn(moved, space, made, s_train, seed, device, store, progress)
+            meta |= found
         elif val_method == "random":
             s_val = moved.sample("val", val_size, seed)
         elif val_method == "same":
@@ -203,6 +229,74 @@ def _make(
     return CondensedDataset(s_train.to("cpu"), None if s_val is None else s_val.to("cpu"), meta, record)
 
 
+def _learn(
+    task: Task,
+    space: Space,
+    made: Plan,
+    s_train: Any,
+    seed: int,
+    device: torch.device | str,
+    store: Checkpoint,
+    progress: Progress,
+) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """S_val, what the file says of how it was learned, and the record: alignment, then probes."""
+    s_val, used, history, count = None, [], [], 0
+    probes: dict[str, Any] = {}
+    if made.config is not None:
+        relaxed = made.full
+        if isinstance(task, ImageTask):
+            relaxed = dataclasses.replace(made.full, steps=min(made.full.steps, 4 * made.calibrated.steps))
+        result = learn_validation(
+            task, space, s_train, made.val_size, seed, made.config, relaxed, made.calibrated,
+            device=device, progress=progress, checkpoint=store,
+        )  # fmt: skip
+        s_val, used, history, count = result.val, result.candidates, result.history, result.full_trainings
+        probes = result.probes
+    if made.probing is not None:
+        configs = probe_configs(space, made.probing.probes, seed)
+        scores, seconds = _probe_scores(task, space, configs, made, device, progress)
+        phase = progress.phase("S_val from probes", made.probing.probe_steps)
+        networks = predictors(
+            task, space, configs, s_train, made.calibrated, seed=seed, role="probe", device=device
+        )
+        if made.meta["val_method"] == "weighted":
+            s_val, learned = weigh_examples(task, networks, scores, made.val_size, seed, made.probing)
+            phase.step(made.probing.probe_steps)
+        else:
+            start = task.sample("val", made.val_size, seed) if s_val is None else s_val
+            s_val, learned = learn_examples(
+                task, networks, scores, start, made.probing,
+                device=device, phase=phase, checkpoint=store.child("probes"),
+            )  # fmt: skip
+        history, count = history + learned, count + (0 if made.truth else len(configs))
+        used = used + [config_hash(config) for config in configs]
+        probes = {"configs": configs, "score": scores, "seconds": seconds}
+    kept = {"candidates": sorted(set(used)), "probes": {k: v for k, v in probes.items() if k != "seconds"}}
+    record = {"history": history, "full_trainings": count}
+    if "seconds" in probes:
+        record["probe_seconds"] = probes["seconds"]
+    return s_val, kept, record
+
+
+def _probe_scores(
+    task: Task,
+    space: Space,
+    configs: list[Config],
+    made: Plan,
+    device: torch.device | str,
+    progress: Progress,
+) -> tuple[list[float], float]:
+    """Full-data validation scores of the probes and the seconds of their trainings."""
+    if made.truth is not None:
+        return [made.truth.score(c, "val") for c in configs], sum(made.truth.seconds(c) for c in configs)
+    known = full_truth(
+        task, space, configs, made.full, fingerprint=str(made.meta["data"].get("fingerprint")),
+        description={"task": made.meta["task"], "space": made.meta["space"]},
+        device=device, progress=progress,
+    )  # fmt: skip
+    return [r.values["val.score"] for r in known], sum(r.seconds for r in known)
+
+
 def plan(
     task: Task,
     space: Space,
@@ -215,6 +309,8 @@ def plan(
     val_method: str | None = None,
     preset: str | None = None,
     options: dict[str, Any] | None = None,
+    truth: TableTruth | None = None,
+    truth_epochs: int = TRUTH_EPOCHS,
 ) -> Plan:
     """Check the arguments of `condense` and say what it will do, without doing it."""
     if method not in METHODS:
@@ -222,7 +318,8 @@ def plan(
     learned = method == "hcdc"
     default = ("reach" if task.kind == "graph" else "random") if learned else method
     train_method = train_method or default
-    val_method = val_method or ("both" if learned else "same")
+    images = isinstance(task, ImageTask)
+    val_method = val_method or (("aligned" if images and truth is None else "both") if learned else "same")
     if train_method not in REDUCERS:
         raise unknown_name("train_method", train_method, REDUCERS)
     if val_method not in VAL_METHODS:
@@ -237,7 +334,7 @@ def plan(
             f"val_method '{val_method}' learns S_val, which is method 'hcdc' with train_method '{method}'"
         )
     _check_sizes(task, train_size, val_size)
-    ratio = len(task.val) / len(task.train)
+    ratio = IMAGE_RATIO if images else len(task.val) / len(task.train)
     val_size = val_size or max(round(train_size * ratio), getattr(task, "num_classes", None) or 1)
     val_size = min(val_size, len(task.val))
     name = task.data.name if hasattr(task, "data") else "memory"
@@ -245,17 +342,32 @@ def plan(
     reducer, reducer_preset = _reducer(train_method, preset, name, {} if learned else options)
     if preset is not None and not learned and preset != reducer_preset and reducer_presets(method):
         raise unknown_name(f"preset of method '{method}'", preset, reducer_presets(method))
-    config = make_hcdc(preset, **options) if learned else None
-    if config is not None and val_method == "aligned":
-        config = dataclasses.replace(config, anchors=0.0)
-    if config is not None and val_method in LEARNED:
+    config, probing = None, None
+    if learned:
+        preset = preset or ("images" if images else None)
+        config, probing = make_hcdc(preset, **options), make_probing(preset, **options)
+        if val_method in ("aligned", "both") and (val_method == "aligned" or images):
+            config = dataclasses.replace(config, anchors=0.0)
+        if val_method not in ALIGNED:
+            config = None
+        if not (val_method in PROBED or (val_method == "both" and images)):
+            probing = None
+    if config is not None:
         config.check_for(task, space)
+    if val_method == "weighted" and task.kind == "graph":
+        raise InputError(
+            "val_method 'weighted': weighted validation nodes would keep the whole graph; choose 'probes', "
+            "'both' or 'real'"
+        )
+    if truth is not None and probing is None and learned:
+        raise InputError(
+            f"truth: val_method '{val_method}' needs no full-data results of probes; leave it out"
+        )
 
-    decay = getattr(task, "weight_decay", 5e-4)
     scored = getattr(task, "num_classes", None) is not None
-    full = Recipe(weight_decay=decay, seeds=3, metric="accuracy" if scored else "loss")
     by_loss = val_method in LEARNED or not scored
-    small = dataclasses.replace(full, metric="loss" if by_loss else "accuracy")
+    full, small = _recipes(task, train_size, truth_epochs, "loss" if by_loss else "accuracy")
+    settings = {k: v for each in (config, probing) if each is not None for k, v in each.settings().items()}
     meta: dict[str, Any] = {
         "data": describe(task.data) if hasattr(task, "data") else {"name": name},
         "task": task.spec() if hasattr(task, "spec") else {"name": task.kind},
@@ -264,13 +376,39 @@ def plan(
         "train_method": train_method,
         "val_method": val_method,
         "preset": preset,
-        "settings": {"train": reducer.settings(), "val": None if config is None else config.settings()},
+        "settings": {"train": reducer.settings(), "val": settings or None},
         "full_recipe": full.as_dict(),
         "calibrated_recipe": small.as_dict(),
         "metric": small.metric,
         "seed": seed,
     }
-    return Plan(train_size, val_size, reducer, config, full, small, meta)
+    if truth is not None:
+        meta["truth"] = truth.spec()
+    return Plan(train_size, val_size, reducer, config, probing, truth, full, small, meta)
+
+
+def _recipes(task: Task, train_size: int, truth_epochs: int, metric: str) -> tuple[Recipe, Recipe]:
+    """How candidates are trained on the full data and on the copy, where nothing else is said.
+
+    Images: on the copy 10 epochs at a learning rate of .05, averaged over 6 initialisations. The recipe on
+    the small set decides the sign of the rank correlation; chance is what is left (see docs/decisions.md).
+    """
+    decay = getattr(task, "weight_decay", 5e-4)
+    scored = getattr(task, "num_classes", None) is not None
+    if not isinstance(task, ImageTask):
+        full = Recipe(weight_decay=decay, seeds=3, metric="accuracy" if scored else "loss")
+        return full, dataclasses.replace(full, metric=metric)
+    batch = min(256, len(task.train))
+    full = Recipe(
+        steps=truth_epochs * (len(task.train) // batch), lr=0.1, weight_decay=decay, metric="accuracy",
+        optimizer="sgd", batch=batch, augment="flip-crop", clip=5.0,
+    )  # fmt: skip
+    batch = min(64, train_size)
+    small = Recipe(
+        steps=max(20, round(10 * train_size / batch)), lr=0.05, weight_decay=3e-4, seeds=6, metric=metric,
+        optimizer="sgd", batch=batch, clip=5.0,
+    )  # fmt: skip
+    return full, small
 
 
 def _check_sizes(task: Task, train_size: int, val_size: int | None) -> None:

@@ -1,15 +1,10 @@
 """DC and DSA: condense images by matching, class by class, the gradients that ConvNets take on them.
 
 The derivative of a matching distance by the pixels is usually left to autograd, which differentiates twice
-through one graph a class. Here the network's derivatives are written out. With g the gradient of the loss on
-the synthetic images of a class, D its distance to the real one and v = dD/dg, the chain rule gives
-
-    dD/dX = d/dX <v, dL/dtheta (theta, X)> = d/de [dL/dX (theta + e v, X)] at e = 0:
-
-one pass forward and back, then the same pass for the tangents along v. Norms act on each image alone, so all
-classes share every pass and only products with v, and sums over images, are taken class by class. No step
-needs autograd, so each is recorded as one CUDA graph, with the work between convolutions fused by torch's
-compiler.
+through one graph a class. Here the network's derivatives are written out (see `Pass`). With g the gradient of
+the loss on the synthetic images of a class, D its distance to the real one and v = dD/dg, the chain rule
+gives dD/dX = d/dX <v, g(theta, X)>: one pass forward and back, then the same pass for the tangents along v,
+for all classes together. No step needs autograd, so each is recorded as one CUDA graph.
 """
 
 from __future__ import annotations
@@ -18,15 +13,12 @@ import dataclasses
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from hcdc.condensers._base import Reducer
 from hcdc.core.checkpoint import Checkpoint
@@ -38,8 +30,9 @@ from hcdc.spaces._base import Params
 from hcdc.spaces._convnet import ConvNet
 from hcdc.tasks._base import Task
 from hcdc.tasks._image import ImageTask
-from hcdc.training._augment import Augmentation, augment, augment_each, draw_augmentation, draw_each
-from hcdc.training._captured import Captured
+from hcdc.training._augment import Augmentation, augment_back, draw_augmentation, draw_each, shown
+from hcdc.training._blocks import Pass
+from hcdc.training._convnets import recorded
 
 SAVE_SECONDS = 5.0
 """Seconds between two checkpoints: what an interruption can lose, rounded up to whole iterations."""
@@ -47,261 +40,8 @@ SAVE_SECONDS = 5.0
 IMAGES = 2560
 """Images of one pass of the matching step, at most (at least one class); bounds the memory."""
 
-NORM_EPS = 1e-5
 COSINE_EPS = 1e-6
 """Added to the product of two norms, as the published distance does; it damps rows of tiny gradients."""
-
-
-# One block between convolutions: instance norm, ReLU, 2x2 average pool. Tensors are [n, h, w, c].
-
-
-def _wide(x: Tensor) -> Tensor:
-    """At least float32."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
-def _pool(a: Tensor) -> Tensor:
-    """2x2 averages; an odd last row or column is dropped, as `avg_pool2d` does."""
-    n, h, w, c = a.shape
-    a = a[:, : h // 2 * 2, : w // 2 * 2].reshape(n, h // 2, 2, w // 2, 2, c)
-    return a.sum((2, 4)) * 0.25
-
-
-def _unpool(dy: Tensor, height: int, width: int) -> Tensor:
-    """The transpose of `_pool`."""
-    n, h, w, c = dy.shape
-    spread = (dy * 0.25)[:, :, None, :, None].expand(n, h, 2, w, 2, c).reshape(n, 2 * h, 2 * w, c)
-    if (2 * h, 2 * w) == (height, width):
-        return spread
-    return F.pad(spread, (0, 0, 0, width - 2 * w, 0, height - 2 * h))
-
-
-def _mean(x: Tensor) -> Tensor:
-    return x.mean((1, 2), keepdim=True)
-
-
-def block(u: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """y = pool(relu(z)), z = scale xhat + shift, xhat = (u - mean) r, r = 1 / sqrt(variance + eps).
-
-    Args:
-        u: Output of a convolution ``[n, h, w, c]``.
-        scale, shift: Of each channel ``[c]``.
-
-    Returns:
-        y ``[n, h/2, w/2, c]``, mean and r ``[n, 1, 1, c]``.
-    """
-    x = _wide(u)
-    variance, mean = torch.var_mean(x, (1, 2), correction=0, keepdim=True)
-    r = torch.rsqrt(variance + NORM_EPS)
-    return _pool(F.relu((x - mean) * r * scale + shift)).to(u.dtype), mean, r
-
-
-def block_back(
-    u: Tensor, mean: Tensor, r: Tensor, scale: Tensor, shift: Tensor, dy: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """From dL/dy to dL/du = r scale (dz - a - xhat b), a = mean(dz), b = mean(dz xhat).
-
-    Returns:
-        dL/du, a and b; over the images of a batch dL/dshift = h w sum(a) and dL/dscale = h w sum(b).
-    """
-    xhat = (_wide(u) - mean) * r
-    dz = torch.where(xhat * scale + shift > 0, _unpool(_wide(dy), u.shape[1], u.shape[2]), 0.0)
-    a, b = _mean(dz), _mean(dz * xhat)
-    return (r * scale * (dz - a - xhat * b)).to(u.dtype), a, b
-
-
-def block_push(u: Tensor, mean: Tensor, r: Tensor, scale: Tensor, shift: Tensor, u_dot: Tensor) -> Tensor:
-    """The tangent of y along that of u: xhat_dot = r (u_dot - mean(u_dot) - xhat mean(xhat u_dot))."""
-    xhat = (_wide(u) - mean) * r
-    tangent = _wide(u_dot)
-    xhat_dot = r * (tangent - _mean(tangent) - xhat * _mean(xhat * tangent))
-    return _pool(torch.where(xhat * scale + shift > 0, scale * xhat_dot, 0.0)).to(u.dtype)
-
-
-def block_push_back(
-    u: Tensor,
-    mean: Tensor,
-    r: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    u_dot: Tensor,
-    dy: Tensor,
-    dy_dot: Tensor,
-) -> Tensor:
-    """The tangent of what `block_back` returns, along those of u and of dL/dy."""
-    xhat = (_wide(u) - mean) * r
-    tangent = _wide(u_dot)
-    p = _mean(xhat * tangent)  # r_dot = -r^2 p
-    xhat_dot = r * (tangent - _mean(tangent) - xhat * p)
-    on = xhat * scale + shift > 0
-    dz = torch.where(on, _unpool(_wide(dy), u.shape[1], u.shape[2]), 0.0)
-    dz_dot = torch.where(on, _unpool(_wide(dy_dot), u.shape[1], u.shape[2]), 0.0)
-    a, b = _mean(dz), _mean(dz * xhat)
-    a_dot, b_dot = _mean(dz_dot), _mean(dz_dot * xhat + dz * xhat_dot)
-    moved = dz_dot - a_dot - xhat_dot * b - xhat * b_dot - r * p * (dz - a - xhat * b)
-    return (r * scale * moved).to(u.dtype)
-
-
-@cache
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as few kernels: values are made again where they are used, not stored in between."""
-    return torch.compile(function, dynamic=False, fullgraph=True, options={"realize_reads_threshold": 64})
-
-
-def _fused(function: Callable[..., Any], *tensors: Tensor) -> Any:
-    """Call one of the functions above; compiled on CUDA, once for all numbers of images."""
-    if not tensors[0].is_cuda:
-        return function(*tensors)
-    from torch import _dynamo
-
-    for tensor in tensors:
-        if tensor.dim() == 4:
-            _dynamo.maybe_mark_dynamic(tensor, 0)
-    with _dynamo.config.patch(recompile_limit=64):
-        return _compiled(function)(*tensors)
-
-
-def _conv(x: Tensor, w: Tensor) -> Tensor:
-    """3x3 convolution of ``[n, h, w, c]``; w is ``[out, in, 3, 3]``."""
-    return F.conv2d(x.permute(0, 3, 1, 2), w, padding=1).permute(0, 2, 3, 1)
-
-
-def _conv_back(du: Tensor, x: Tensor, w: Tensor, to_weight: bool) -> Tensor:
-    """dL/dw, or else dL/dx, of `_conv`."""
-    down, into = (t.permute(0, 3, 1, 2) for t in (du, x))
-    mask = (not to_weight, to_weight, False)
-    found = torch.ops.aten.convolution_backward(
-        down, into, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, mask
-    )
-    gradient: Tensor = found[1] if to_weight else found[0].permute(0, 2, 3, 1)
-    return gradient
-
-
-def _grouped(tensor: Tensor, groups: int) -> Tensor:
-    """``[groups * n, ...]`` as ``[groups, n, ...]``."""
-    return tensor.view(groups, -1, *tensor.shape[1:])
-
-
-def _each(groups: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The groups of several tensors, one after another."""
-    return zip(*(_grouped(tensor, groups).unbind() for tensor in tensors))
-
-
-class Pass:
-    """A pass of a ConvNet over images forward and back, kept for gradients by group and their derivative.
-
-    The bias of a convolution is left out: the norm behind it removes it, and its gradient is 0.
-
-    Args:
-        net: The network; depth and classes are read.
-        params: Its parameters, at least float32.
-        images: ``[n, c, h, w]``.
-        y: Labels ``[n]``.
-        weight: Of each image's cross-entropy in the loss ``[n]``.
-        dtype: What convolutions compute in.
-    """
-
-    def __init__(
-        self, net: ConvNet, params: Params, images: Tensor, y: Tensor, weight: Tensor, dtype: torch.dtype
-    ):
-        self.layers = range(net.depth)
-        self.weights = [
-            params[f"{k}.weight"].to(dtype, memory_format=torch.channels_last) for k in self.layers
-        ]
-        self.classifier, self.weight = params["linear.weight"], weight[:, None]
-        self.inputs: list[Tensor] = []
-        self.blocks: list[tuple[Tensor, ...]] = []
-        x = images.to(dtype).permute(0, 2, 3, 1).contiguous()
-        for k, w in enumerate(self.weights):
-            u, affine = _conv(x, w), (params[f"{k}.scale"], params[f"{k}.shift"])
-            self.inputs.append(x)
-            x, mean, r = _fused(block, u, *affine)
-            self.blocks.append((u, mean, r, *affine))
-        self.shape, self.dtype = x.shape[1:], dtype
-        self.features = self._flat(x)
-        logits = F.linear(self.features, self.classifier, params["linear.bias"])
-        self.probabilities = logits.softmax(-1)
-        wanted = (y[:, None] == torch.arange(net.classes, device=y.device)).to(logits.dtype)
-        self.slope = (self.probabilities - wanted) * self.weight  # dL/dlogits
-        self._back()
-
-    def _flat(self, x: Tensor) -> Tensor:
-        """Features in the order of `ConvNet`: channels, rows, columns."""
-        return _wide(x).permute(0, 3, 1, 2).flatten(1)
-
-    def _unflat(self, features: Tensor) -> Tensor:
-        h, w, c = self.shape
-        return features.view(-1, c, h, w).permute(0, 2, 3, 1).to(self.dtype).contiguous()
-
-    def _back(self) -> None:
-        dy = self._unflat(self.slope @ self.classifier)
-        self.dy = [dy]
-        self.du: list[Tensor] = []
-        self.sums: list[list[Tensor]] = []
-        for k in reversed(self.layers):
-            du, *sums = _fused(block_back, *self.blocks[k], self.dy[0])
-            self.du.insert(0, du)
-            self.sums.insert(0, sums)
-            if k:
-                self.dy.insert(0, _conv_back(du, self.inputs[k], self.weights[k], to_weight=False))
-
-    def weight_gradients(self, groups: int) -> list[Tensor]:
-        """For each layer dL/dweight by group of consecutive images ``[groups, *shape of the weight]``."""
-        found = [
-            torch.stack([_conv_back(d, x, w, to_weight=True) for d, x in _each(groups, du, inputs)])
-            for du, inputs, w in zip(self.du, self.inputs, self.weights)
-        ]
-        slope, features = _grouped(self.slope, groups), _grouped(self.features, groups)
-        return [_wide(g) for g in found] + [slope.mT @ features]
-
-    def gradients(self) -> Params:
-        """dL/dtheta of all images, less the biases of convolutions."""
-        *convolutions, classifier = self.weight_gradients(1)
-        found = {"linear.weight": classifier[0], "linear.bias": self.slope.sum(0)}
-        for k, (g, (a, b)) in enumerate(zip(convolutions, self.sums)):
-            pixels = math.prod(self.du[k].shape[1:3])
-            found |= {
-                f"{k}.weight": g[0],
-                f"{k}.shift": pixels * a.sum((0, 1, 2)),
-                f"{k}.scale": pixels * b.sum((0, 1, 2)),
-            }
-        return found
-
-    def pixel_slope(self, v: Sequence[Tensor]) -> Tensor:
-        """d/dX of the sum over groups and layers of <v, dL/dweight>, where v is held fixed.
-
-        Args:
-            v: For each layer ``[groups, *shape of the weight]``.
-
-        Returns:
-            ``[n, c, h, w]``.
-        """
-        groups = len(v[0])
-        along = [[w.to(self.dtype, memory_format=torch.channels_last) for w in layer] for layer in v[:-1]]
-        u_dots: list[Tensor] = []
-        x_dots: list[Tensor] = []
-        for k, x in enumerate(self.inputs):
-            u_dot = torch.cat([_conv(of, w) for (of,), w in zip(_each(groups, x), along[k])])
-            if k:
-                u_dot = u_dot + _conv(x_dots[-1], self.weights[k])
-            u_dots.append(u_dot)
-            x_dots.append(_fused(block_push, *self.blocks[k], u_dot))
-
-        slope, features = _grouped(self.slope, groups), _grouped(self.features, groups)
-        logits_dot = self._flat(x_dots[-1]) @ self.classifier.mT + (features @ v[-1].mT).flatten(0, 1)
-        p = self.probabilities
-        slope_dot = self.weight * p * (logits_dot - (p * logits_dot).sum(-1, keepdim=True))
-        dy_dot = self._unflat(slope_dot @ self.classifier + (slope @ v[-1]).flatten(0, 1))
-        for k in reversed(self.layers):
-            du_dot = _fused(block_push_back, *self.blocks[k], u_dots[k], self.dy[k], dy_dot)
-            x, w = self.inputs[k], self.weights[k]
-            dy_dot = _conv_back(du_dot, x, w, to_weight=False) + torch.cat(
-                [
-                    _conv_back(du, of, at, to_weight=False)
-                    for (du, of), at in zip(_each(groups, self.du[k], x), along[k])
-                ]
-            )
-        return _wide(dy_dot).permute(0, 3, 1, 2)
 
 
 def row_distance(found: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
@@ -477,10 +217,9 @@ class Matching:
 
     def record(self) -> None:
         """Make the two steps CUDA graphs; on the CPU they stay plain functions."""
-        with _tuned_convolutions():
-            self.match_step = Captured(self._match, self.device, (self.x, self.velocity, self.total))
-            if self.method.outer > 1 and self.method.inner:
-                self.train_step = Captured(self._train, self.device, tuple(self.params.values()))
+        self.match_step = recorded(self._match, self.device, (self.x, self.velocity, self.total))
+        if self.method.outer > 1 and self.method.inner:
+            self.train_step = recorded(self._train, self.device, tuple(self.params.values()))
 
     def begin(self, iteration: int) -> None:
         """A fresh network, and the draws of one iteration."""
@@ -516,7 +255,11 @@ class Matching:
         inner, size = self.method.inner, len(self.y)
         count = min(self.method.batch_train, size)
         drawn = draw_each(self.generator, count, self.net.size, batches=inner * len(self.batches))
-        return Augmentation(*(_grouped(tensor, inner)[:, :size].flatten(0, 1) for tensor in drawn.tensors()))
+
+        def filled(tensor: Tensor) -> Tensor:
+            return tensor.view(inner, -1, *tensor.shape[1:])[:, :size].flatten(0, 1)
+
+        return Augmentation(*map(filled, drawn.tensors()))
 
     @torch.no_grad()
     def _match(self) -> None:
@@ -535,22 +278,17 @@ class Matching:
 
         def passed(x: Tensor, weight: Tensor, dtype: torch.dtype) -> Pass:
             labels = classes[:, None].expand(x.shape[:2]).flatten()
-            return Pass(self.net, self.params, x.flatten(0, 1), labels, weight[some].flatten(), dtype)
+            augmented = self.method.augmented
+            images = shown(x, self.shared[some], dtype) if augmented else x.flatten(0, 1)
+            return Pass(self.net, self.params, images, labels, weight[some].flatten(), dtype)
 
-        real = self.task.inputs(self.real.x[self.picked[some]])
-        if self.method.augmented:
-            real = augment(real, self.shared[some])
+        real, x = self.task.inputs(self.real.x[self.picked[some]]), self.x[some]
         wanted = passed(real, self.real_weight, self.first_order).weight_gradients(groups)
-        x = shown = self.x[some]
-        if self.method.augmented:
-            with torch.enable_grad():
-                x = x.detach().requires_grad_()
-                shown = augment(x, self.shared[some])
-        synthetic = passed(shown.detach(), self.weight, self.dtype)
+        synthetic = passed(x, self.weight, self.dtype)
         matched = [row_distance(f, w) for f, w in zip(synthetic.weight_gradients(groups), wanted)]
         self.total.add_(torch.stack([distance for distance, _ in matched]).sum())
-        slope = synthetic.pixel_slope([v for _, v in matched]).reshape(shown.shape)
-        return torch.autograd.grad(shown, x, slope)[0] if self.method.augmented else slope
+        slope = synthetic.pixel_slope([v for _, v in matched]).reshape(x.shape)
+        return augment_back(slope, self.shared[some]) if self.method.augmented else slope
 
     @torch.no_grad()
     def _train(self) -> None:
@@ -558,12 +296,12 @@ class Matching:
         for epoch, order in enumerate(self.order):
             x, y = self.x.flatten(0, 1)[self.slots[order]], self.y[order]
             if self.method.augmented:
-                x = augment_each(x, self.own[epoch * size : (epoch + 1) * size])
+                x = shown(x[:, None], self.own[epoch * size : (epoch + 1) * size], self.first_order)
             for xs, ys in zip(torch.split(x, step), torch.split(y, step)):
                 weight = torch.full_like(xs[:, 0, 0, 0], 1 / len(ys))
                 found = Pass(self.net, self.params, xs, ys, weight, self.first_order).gradients()
-                for name, gradient in found.items():
-                    self.params[name].add_(gradient, alpha=-self.method.lr_net)
+                params = [self.params[name] for name in found]
+                torch._foreach_add_(params, list(found.values()), alpha=-self.method.lr_net)
 
     def distance(self) -> float:
         """The matching distance of this iteration a step and class; NaN if a pixel is not finite."""
@@ -596,17 +334,6 @@ def _mean_weights(filled: Tensor, like: Tensor) -> Tensor:
     """Weights that make the sum over a row the mean over its filled slots."""
     filled = filled.to(like)
     return filled / filled.sum(1, keepdim=True)
-
-
-@contextmanager
-def _tuned_convolutions() -> Iterator[None]:
-    """cuDNN tries its algorithms the first time it meets a shape."""
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = True
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before
 
 
 @dataclass(frozen=True)

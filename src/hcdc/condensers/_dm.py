@@ -22,7 +22,8 @@ from hcdc.spaces._base import Params
 from hcdc.spaces._convnet import ConvNet
 from hcdc.tasks._base import Task
 from hcdc.tasks._image import ImageTask
-from hcdc.training._augment import Augmentation, augment, draw_augmentation
+from hcdc.training._augment import Augmentation, augment, augment_back, draw_augmentation, shown
+from hcdc.training._blocks import Features, pays
 from hcdc.training._convnets import Initialiser, compute_type, embed, recorded, views
 
 SAVE_SECONDS = 10.0
@@ -108,7 +109,7 @@ def matching_loss(
     synthetic: tuple[Tensor, Tensor],
     a: Augmentation,
 ) -> Tensor:
-    """Squared distances of mean embeddings, added over classes.
+    """Squared distances of mean embeddings, added over classes; its derivative is left to autograd.
 
     Args:
         net: The network.
@@ -125,6 +126,43 @@ def matching_loss(
     with torch.no_grad():
         wanted = mean(*real)
     return (mean(*synthetic) - wanted).square().sum()
+
+
+@torch.no_grad()
+def matching_slope(
+    net: ConvNet,
+    params: Params,
+    real: tuple[Tensor, Tensor],
+    synthetic: tuple[Tensor, Tensor],
+    a: Augmentation,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor]:
+    """`matching_loss` and its derivative by the synthetic images, written out.
+
+    Original and synthetic images go through the network together, the synthetic ones alone back. With m_c and
+    t_c the mean embeddings of the synthetic and of the original images of class c, the derivative of the loss
+    by the embedding of a synthetic image of weight w is 2 w (m_c - t_c).
+
+    Args:
+        net, real, synthetic, a: As in `matching_loss`.
+        params: The parameters, at least float32.
+        dtype: What convolutions compute in.
+
+    Returns:
+        The loss, and its derivative ``[C, m, c, h, w]``.
+    """
+    (images, weight), (x, own) = real, synthetic
+    together = torch.cat([shown(images, a, dtype), shown(x, a, dtype)])
+    features = Features(net, params, together, dtype)
+    first = weight.numel()
+    wanted, found = (
+        torch.bmm(w.to(points.dtype)[:, None], points.view(*w.shape, -1))
+        for w, points in ((weight, features.values[:first]), (own, features.values[first:]))
+    )
+    away = found - wanted
+    slope = 2 * own.to(away.dtype)[..., None] * away
+    gradient = features[first:].pixels(slope.flatten(0, 1)).reshape(x.shape)
+    return away.square().sum(), augment_back(gradient, a)
 
 
 class _Matching:
@@ -150,23 +188,22 @@ class _Matching:
 
     def _step(self) -> None:
         """One iteration; the pixels of a class are in its own term of the loss alone."""
-        params = views(self.net, self.vector.to(self.dtype))
         for chunk in self.chunks:
-            x = self.small.x[chunk].detach().requires_grad_()
-            real = self.real.images_at(self.index[chunk])
-            loss = matching_loss(
-                self.net,
-                params,
-                (real, self.real.weight[chunk]),
-                (x, self.small.weight[chunk]),
-                self.augmentation[chunk],
-            )
-            (gradient,) = torch.autograd.grad(loss, x)
-            with torch.no_grad():
-                self.velocity[chunk].mul_(self.config.momentum).add_(gradient)
-                self.total += loss.detach()
-        with torch.no_grad():
-            self.small.x.sub_(self.velocity, alpha=self.config.lr_img)
+            loss, gradient = self._slope(chunk)
+            self.velocity[chunk].mul_(self.config.momentum).add_(gradient)
+            self.total += loss
+        self.small.x.sub_(self.velocity, alpha=self.config.lr_img)
+
+    def _slope(self, chunk: slice) -> tuple[Tensor, Tensor]:
+        """The loss of some classes and its derivative by their pixels."""
+        real = self.real.images_at(self.index[chunk]), self.real.weight[chunk]
+        x, weight, a = self.small.x[chunk], self.small.weight[chunk], self.augmentation[chunk]
+        if pays(x.device):
+            return matching_slope(self.net, views(self.net, self.vector), real, (x, weight), a, self.dtype)
+        leaf = x.detach().requires_grad_()
+        params = views(self.net, self.vector.to(self.dtype))
+        loss = matching_loss(self.net, params, real, (leaf, weight), a)
+        return loss.detach(), torch.autograd.grad(loss, leaf)[0]
 
     def run(self, seed: int, count: int) -> float:
         """``count`` iterations with the draws of ``seed``; returns their mean loss."""

@@ -29,9 +29,12 @@ from hcdc.hypergrad import (
     values_and_hypergradients,
 )
 from hcdc.spaces import Params, Space, config_hash, halves
-from hcdc.tasks import GraphTask, Task
+from hcdc.tasks import GraphTask, ImageTask, Task
 from hcdc.training import init_many, score_many, train_many
 from hcdc.training._many import adam_step, lanes_that_fit
+
+MIXED = 3
+"""Candidates of a finite space that a held-out lambda mixes."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,8 @@ class HCDC:
         val_batch: Examples of S_val in the loss of a step, drawn anew for each (role ``"val-nodes"``); 0 is
             all (batched schedule only).
         fanout: Neighbours of a node kept at each hop, as in ``"10,5,5"``; empty is the whole graph.
-        nodes: Labelled nodes of a sampled T_train or T_val; 0 is all of them.
+        nodes: Labelled nodes (or images) of a sampled T_train or T_val; 0 is all of them. Images: losses,
+            curvature and mixed derivatives of hypergradients are taken at that many.
     """
 
     trajectories: int = 80
@@ -166,7 +170,7 @@ class HCDC:
                 "direction to align; choose distance 'scaled_l2'"
             )
         if not isinstance(task, GraphTask):
-            for name in ("adjacency", "fanout", "nodes"):
+            for name in ("adjacency", "fanout", *(() if isinstance(task, ImageTask) else ("nodes",))):
                 if getattr(self, name):
                     raise InputError(
                         f"setting '{name}' of method 'hcdc' is for graphs, and this is a {task.kind} task; "
@@ -374,9 +378,13 @@ class _Run:
         if self.space.candidates() is None:
             drawn = [self.space.encode(config) for config in self.space.sample(count, rng)]
             return torch.stack(drawn).float().to(self.device)
-        half = torch.stack([self.space.encode(config) for config in halves(self.space, self.seed)[0]])
-        weights = torch.from_numpy(rng.dirichlet([0.3] * len(half), count))
-        return self.space.project((weights @ half).float()).to(self.device)
+        half = halves(self.space, self.seed)[0]
+        some = min(MIXED, len(half))
+        drawn = []
+        for _ in range(count):
+            members = [self.space.encode(half[i]) for i in rng.permutation(len(half))[:some]]
+            drawn.append(torch.from_numpy(rng.dirichlet([1.0] * some)) @ torch.stack(members))
+        return self.space.project(torch.stack(drawn).float()).to(self.device)
 
     def points(self, lam: Tensor, name: str) -> Points:
         """Train at each lambda on the original data and on S_train, and take hypergradients and responses."""
@@ -409,8 +417,11 @@ class _Run:
         config = self.config
         if not (config.fanout or config.nodes):
             return self.task.train, self.task.val
-        assert isinstance(self.task, GraphTask), "checked before"
         seed = derive(self.seed, "neighbours", *key)
+        if isinstance(self.task, ImageTask):
+            images = [self.task.sample(p, config.nodes, derive(seed, p)) for p in ("train", "val")]
+            return images[0], images[1]
+        assert isinstance(self.task, GraphTask), "checked before"
         train, val = (self.task.sampled(p, config.nodes, config.fanouts, seed) for p in ("train", "val"))
         self.task.prepare(train)
         self.task.prepare(val)
@@ -420,11 +431,34 @@ class _Run:
         """theta^S ``[B, ...]`` and J ``[B, H, ...]``."""
         keys = [(name, i) for i in range(len(lam))]
         init = init_many(self.task, keys, self.seed, "hcdc-small", self.device)
-        params = train_many(self.task, init, lam, self.s_train, self.small)
+        params = self.trained(init, lam, self.s_train, self.small)
         response = batched_best_response(
-            self.task, params, lam, self.s_train, self.solver, self.config.curvature, chunk_size=self.lanes
+            self.task, params, lam, self._curved(), self.solver, self.config.curvature, chunk_size=self.lanes
         )
         return params, response
+
+    def trained(self, init: Params, lam: Tensor, data: Any, recipe: Recipe) -> Params:
+        """`train_many` on a small set: all lanes at once, or, of images, as many as fit."""
+        lanes = self.lanes if isinstance(self.task, ImageTask) else len(lam)
+        parts = [
+            train_many(
+                self.task,
+                {name: tensor[start : start + lanes] for name, tensor in init.items()},
+                lam[start : start + lanes],
+                data,
+                recipe,
+            )
+            for start in range(0, len(lam), lanes)
+        ]
+        return {name: torch.cat([part[name] for part in parts]) for name in init}
+
+    def _curved(self) -> Any:
+        """What of S_train the linear systems are made of: all, or, of images, ``nodes`` drawn ones."""
+        some = self.config.nodes
+        if not isinstance(self.task, ImageTask) or not 0 < some < len(self.s_train):
+            return self.s_train
+        order = torch.randperm(len(self.s_train), generator=stream(self.seed, "curvature"))
+        return self.task.subset(self.s_train, order[:some].sort().values.to(self.device))
 
     def _original_side(self, lam: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
         """g_T, v_T and scores at parameters trained on the original data; each chunk is checkpointed."""
@@ -437,7 +471,8 @@ class _Run:
             keys = [(name, i) for i in range(start, min(start + self.lanes, len(lam)))]
             init = init_many(self.task, keys, self.seed, "hcdc-original", self.device)
             train, val = self.original(name, start)
-            params = train_many(self.task, init, lam[rows], train, self.full)
+            whole = self.task.train if isinstance(self.task, ImageTask) else train
+            params = train_many(self.task, init, lam[rows], whole, self.full)
             done.append(self._original_at(params, lam[rows], train, val))
             reached = min(start + self.lanes, len(lam))
             joined = [torch.cat(parts) for parts in zip(*done)]

@@ -23,7 +23,7 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Phase
 from hcdc.core.ranks import spearman
-from hcdc.core.seeds import derive, numpy_stream
+from hcdc.core.seeds import numpy_stream, stream
 from hcdc.spaces import Config, Space, halves
 from hcdc.tasks import ImageTask, Task
 from hcdc.training import Captured, Predictor
@@ -237,8 +237,9 @@ def weigh_examples(
     Of ``pool`` random examples the ``val_size`` whose losses fall most clearly with the probes' scores are
     kept, then weighted; only the matrix of losses is looked at, no gradient of any network.
     """
-    size = min(config.pool, len(task.val))
-    pool = task.sample("val", max(size, val_size), derive(seed, "pool"))
+    size = min(max(config.pool, val_size), len(task.val))
+    order = torch.randperm(len(task.val), generator=stream(seed, "pool"))[:size].sort().values
+    pool = task.chosen("val", order) if isinstance(task, ImageTask) else task.subset(task.val, order)
     losses = example_losses(task, networks, pool)
     target = rank_targets(truth).numpy()
     centred = losses.mean(0) - losses

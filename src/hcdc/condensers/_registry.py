@@ -9,16 +9,20 @@ from importlib import resources
 from typing import Any
 
 from hcdc.condensers._base import Reducer
+from hcdc.condensers._dc import DC, DSA
 from hcdc.condensers._dm import DM
 from hcdc.condensers._gcond import GCond, GCondX
 from hcdc.condensers._herding import Herding
 from hcdc.condensers._kcenter import KCenter
+from hcdc.condensers._kip import KIP
 from hcdc.condensers._random import RandomReducer
 from hcdc.condensers._reach import Reach
+from hcdc.condensers._tm import TM
 from hcdc.core.errors import InputError, unknown_name
 
 REDUCERS: dict[str, type[Reducer]] = {
-    reducer.name: reducer for reducer in (RandomReducer, Reach, KCenter, Herding, GCondX, GCond, DM)
+    reducer.name: reducer
+    for reducer in (RandomReducer, Reach, KCenter, Herding, GCondX, GCond, DC, DSA, DM, KIP, TM)
 }
 
 
@@ -54,9 +58,8 @@ def make_reducer(name: str, preset: str | None = None, **overrides: Any) -> Redu
             if not fields:
                 raise InputError(f"method '{name}' has no settings, but '{key}' was given")
             raise unknown_name(f"setting of method '{name}'", key, fields)
-        if isinstance(value, bool) or not isinstance(
-            value, int if fields[key].type == "int" else (int, float)
-        ):
+        wanted = {"int": int, "str": str}.get(str(fields[key].type), (int, float))
+        if isinstance(value, bool) or not isinstance(value, wanted):
             raise InputError(f"setting '{key}' of method '{name}' must be {fields[key].type}, got {value!r}")
     settings = {} if preset is None else presets[preset]["settings"]
     return reducer(**{**settings, **overrides})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -143,7 +143,9 @@ class CondensedDataset:
         if not whole:
             raise _damaged(name)
         try:
-            build = {"graph": _nodes, "table": _rows, "image": _images}[meta["kind"]]
+            readers: dict[str, Callable[[str, Mapping[str, Tensor]], Part]]
+            readers = {"graph": _nodes, "table": _rows, "image": _images}
+            build = readers[meta["kind"]]
             val = build("val", tensors) if "val/y" in tensors else None
             return cls(build("train", tensors), val, meta)
         except (KeyError, InputError) as error:

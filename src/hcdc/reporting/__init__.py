@@ -1,6 +1,12 @@
 """Tables, sentences, figures and one HTML page, from evaluations and condensed files only."""
 
-from hcdc.reporting._evaluations import evaluations_of, is_evaluation, read_evaluation, short_names
+from hcdc.reporting._evaluations import (
+    belongs,
+    evaluations_of,
+    is_evaluation,
+    read_evaluation,
+    short_names,
+)
 from hcdc.reporting._figures import (
     draw_agreement,
     draw_cost,
@@ -19,6 +25,7 @@ __all__ = [
     "COLUMNS",
     "Column",
     "Row",
+    "belongs",
     "draw_agreement",
     "draw_cost",
     "draw_images",

@@ -50,7 +50,7 @@ def read_evaluation(path: str | os.PathLike[str]) -> dict[str, Any]:
     return found
 
 
-def judges(evaluation: Evaluation, meta: Mapping[str, Any]) -> bool:
+def belongs(evaluation: Evaluation, meta: Mapping[str, Any]) -> bool:
     """Whether the evaluation is one of the condensed file described by ``meta``."""
     wanted = {**meta, "dataset": (meta.get("data") or {}).get("name")}
     return all(evaluation.get(key) == wanted.get(key) for key in IDENTITY if key in wanted)
@@ -64,7 +64,7 @@ def evaluations_of(meta: Mapping[str, Any], paths: Iterable[Path]) -> list[tuple
             evaluation = read_evaluation(path)
         except InputError:
             continue
-        if judges(evaluation, meta):
+        if belongs(evaluation, meta):
             found.append((path, evaluation))
     return found
 

@@ -77,8 +77,8 @@ def draw_images(
     gap, step, stride = _spacing(images)
     grid = (CELL * columns, CELL * len(rows) * step / stride)
     across, down = (1, len(panels)) if stacked else (len(panels), 1)
-    wide = max(1.8 + across * grid[0], 5.0)
-    lines = [line for text in title.split("\n") for line in textwrap.wrap(text, int(11 * wide))]
+    wide = max(1.8 + across * grid[0], 6.5)
+    lines = [line for text in title.split("\n") for line in textwrap.wrap(text, int(12.5 * wide))]
     figure = new_figure(wide, 0.3 + 0.22 * len(lines) + down * (grid[1] + 0.3), layout="compressed")
     figure.suptitle(literal("\n".join(lines)), fontsize=10)
     low, high = _shown(mean, std)
@@ -130,7 +130,10 @@ def facts(
         told.append(f"shown: {', '.join(left_out)}")
     scaled = (values * std + mean - low) / (high - low)
     clipped = float(((scaled < -TOLERANCE) | (scaled > 1 + TOLERANCE)).double().mean())
-    ends = "0 .. 1" if bool((high - low == 1).all()) else f"{SPREAD} standard deviations around the mean"
+    ends = "0 .. 1"
+    if not bool((high - low == 1).all()):
+        ends = f"mean +- {SPREAD} standard deviations"
+        told.append(f"black and white are {ends} of training pixels")
     if clipped:
         share = "less than 0.1" if clipped < 0.001 else f"{100 * clipped:.1f}"
         told.append(f"{share} % of pixel values lie outside {ends} and are clipped here, for display only")
@@ -239,7 +242,7 @@ def _write_weights(axes: Any, images: Images, rows: Sequence[Sequence[int]], spa
     relative = (weight / weight.mean().clamp_min(1e-300)).tolist()
     for line, row in enumerate(rows):
         for place, k in enumerate(row):
-            across, down = gap + stride * place + (width - 1) / 2, gap + step * line + height - 0.4
+            across, down = gap + stride * place + (width - 1) / 2, gap + step * line + 1.03 * height - 0.5
             small = 0 < relative[k] < 0.005
             text = "<0.005" if small else f"{relative[k]:.2f}"
             axes.text(across, down, text, ha="center", va="top", fontsize=6.5)

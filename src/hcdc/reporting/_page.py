@@ -12,7 +12,7 @@ from typing import Any
 from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
 from hcdc.datasets import CondensedDataset
-from hcdc.reporting._evaluations import Evaluation, judges, short_names
+from hcdc.reporting._evaluations import Evaluation, belongs, short_names
 from hcdc.reporting._figures import draw_all, to_bytes
 from hcdc.reporting._images import PARTS, Before, draw_images, facts
 from hcdc.reporting._table import COLUMNS, Row, summary_table
@@ -94,7 +94,7 @@ def _with_kinds(evaluations: Sequence[Evaluation], copies: Sequence[CondensedDat
     """The evaluations, with the kind of the copy that each judged where the copy is known."""
     found = [dict(evaluation) for evaluation in evaluations]
     for small in copies:
-        own = [evaluation for evaluation in found if judges(evaluation, small.meta)]
+        own = [evaluation for evaluation in found if belongs(evaluation, small.meta)]
         if not own:
             meta = small.meta
             raise InputError(
@@ -117,10 +117,9 @@ def _pictures(
             continue
         part = "train" if small.val is None else "val"
         start = before[k] if before else None
-        name = ", ".join(n for n, evaluation in zip(names, evaluations) if judges(evaluation, small.meta))
-        both = "" if start is None else ", before and after"
+        name = ", ".join(n for n, evaluation in zip(names, evaluations) if belongs(evaluation, small.meta))
         told = "; ".join(["with the normalisation undone", *facts(small, start, part)])
-        caption = f"{name}: images of {PARTS[part]}{both}, one row a class, {told}."
+        caption = f"{name}: images of {PARTS[part]}, one row a class, {told}."
         made.append(_figure(f"images-{k + 1}", caption, draw_images(small, start, part)))
     return made
 

@@ -84,6 +84,11 @@ class Space(ABC):
         """The network of ``config``, or the relaxed one where that is None; None if the task has its own."""
         return None
 
+    def features(self, config: Config) -> list[float]:
+        """Numbers that describe a configuration to a regression; lambda by default."""
+        described: list[float] = self.encode(config).tolist()
+        return described
+
     def parameter_count(self, config: Config, features: int, classes: int) -> int | None:
         """Number of parameters of the candidate's network, the cheapest rival of any ranking."""
         network = self.network(features, classes, config)

@@ -226,6 +226,12 @@ class NASBench201(Space):
         cell = None if config is None else self._operations(config)
         return CellNetwork(cell, self.cells, self.channels, features, classes, affine=cell is not None)
 
+    def features(self, config: Config) -> list[float]:
+        """How often each operation occurs, and the logarithm of the number of parameters: what is free."""
+        numbers = self._operations(config)
+        counts = [float(numbers.count(operation)) for operation in range(len(OPERATIONS))]
+        return [*counts, math.log(self.parameter_count(config, 3, 10))]
+
     def parameter_count(self, config: Config, features: int, classes: int) -> int:
         return sum(math.prod(shape) for shape in self.network(features, classes, config).shapes().values())
 
@@ -357,3 +363,39 @@ class NATSBench:
 
     def _info(self, index: int, dataset: str, epochs: str, key: str) -> float:
         return float(self._api.get_more_info(index, dataset, hp=epochs, is_random=False)[key])
+
+
+PREFIXES = {"cifar10": "c10", "cifar100": "c100"}
+"""The benchmark's columns for a data set of ours."""
+
+
+class TableTruth:
+    """Full-data results of cells from a table, in the place of training them.
+
+    Args:
+        table: A `NASBench201Table` or `NATSBench`.
+        dataset: ``"cifar10"`` or ``"cifar100"``.
+        name: What condensed files call it.
+    """
+
+    def __init__(self, table: NASBench201Table | NATSBench, dataset: str, name: str = "nasbench201"):
+        if dataset not in PREFIXES:
+            raise unknown_name("data set of the NAS-Bench-201 table", dataset, PREFIXES)
+        self.table, self.dataset, self.name = table, dataset, name
+
+    def score(self, config: Config, part: str, epochs: int = 200) -> float:
+        """Accuracy (0 .. 1) on ``part`` (``"val"`` or ``"test"``) after 200 or 12 epochs."""
+        column = f"{PREFIXES[self.dataset]}_{'valid' if part == 'val' else part}_{epochs}"
+        return self.table.lookup(config["cell"], column) / 100
+
+    def seconds(self, config: Config) -> float:
+        """Seconds of training for 200 epochs by the benchmark's own clock (on half of CIFAR-10)."""
+        return self.table.lookup(config["cell"], SECONDS)
+
+    def words(self) -> str:
+        """Where the results are from."""
+        return f"NAS-Bench-201 table ({self.dataset}, 200 epochs)"
+
+    def spec(self) -> dict[str, Any]:
+        """What condensed files say of it."""
+        return {"name": self.name, "dataset": self.dataset, "epochs": 200}

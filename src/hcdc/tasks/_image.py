@@ -19,6 +19,7 @@ from hcdc.datasets._images import ImageData, Images
 from hcdc.spaces._base import Config, Params, Space
 from hcdc.spaces._convnet import ConvNet
 from hcdc.tasks._base import Task
+from hcdc.tasks._graph import soft_accuracy
 
 PARTS = ("train", "val", "test")
 Factory = Callable[[Config], nn.Module]
@@ -46,7 +47,7 @@ class ModuleNetwork:
         """A module whose initialisation is drawn from ``generator`` alone; other streams stay as they are."""
         seed = int(torch.randint(2**62, (1,), generator=generator))
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)
             module = self.factory(self.config)
         if not isinstance(module, nn.Module):
             raise InputError(
@@ -82,12 +83,14 @@ class ImageTask(Task):
         model: ``"space"``: networks of the search space (NAS-Bench-201 cells); ``"convnet"``: ConvNet-3; or a
             factory of your own, see `ModuleNetwork`.
         weight_decay: Coefficient of ``w/2 ||theta||^2``.
+        smooth: The validation loss is minus the soft accuracy, see `soft_accuracy`; set by `target`.
         net: The network, set by `bind`.
     """
 
     data: ImageData
     model: str | Factory = "space"
     weight_decay: float = 5e-4
+    smooth: bool = False
     net: Any = None
     _parts: dict[str, Images] = dataclasses.field(default_factory=dict, repr=False)
 
@@ -172,6 +175,13 @@ class ImageTask(Task):
             return F.cross_entropy(outputs, data.y)
         each = F.cross_entropy(outputs, data.y, reduction="none")
         return (each * data.weight).sum() / data.weight.sum()
+
+    def val_loss(self, params: Params, lam: Tensor, data: Images) -> Tensor:
+        outputs = self.predict(params, lam, data)
+        return -soft_accuracy(outputs, data.y) if self.smooth else self.loss(outputs, data)
+
+    def target(self) -> ImageTask:
+        return dataclasses.replace(self, smooth=True)
 
     def penalty(self, params: Params, lam: Tensor) -> Tensor:
         return 0.5 * self.weight_decay * torch.stack([p.square().sum() for p in params.values()]).sum()

@@ -183,16 +183,13 @@ def _samples(theta: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     x = torch.arange(width, device=theta.device, dtype=theta.dtype) - middle_x
     y = (torch.arange(height, device=theta.device, dtype=theta.dtype) - middle_y)[:, None]
     a, b, c, d, e, f = (theta[:, i, j, None, None] for i in (0, 1) for j in (0, 1, 2))
-    across, down = a * x + b * y + c + middle_x, d * x + e * y + f + middle_y
-    left, top = across.floor(), down.floor()
-    index, weight = [], []
-    for row in (top, top + 1):
-        for column in (left, left + 1):
-            inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-            share = (1 - (across - column).abs()) * (1 - (down - row).abs())
-            weight.append(share * inside)
-            index.append(row.clamp(0, height - 1) * width + column.clamp(0, width - 1))
-    return torch.stack(index, 1).flatten(2).long(), torch.stack(weight, 1).flatten(2)
+    across, down = (a * x + b * y + c + middle_x)[:, None], (d * x + e * y + f + middle_y)[:, None]
+    corner = torch.arange(4, device=theta.device)[:, None, None]
+    row, column = down.floor() + corner // 2, across.floor() + corner % 2
+    inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+    weight = (1 - (across - column).abs()) * (1 - (down - row).abs()) * inside
+    index = row.clamp(0, height - 1) * width + column.clamp(0, width - 1)
+    return index.long().flatten(2), weight.flatten(2)
 
 
 def augment(x: Tensor, a: Augmentation) -> Tensor:
@@ -243,10 +240,11 @@ def augment_back(dy: Tensor, a: Augmentation) -> Tensor:
 
 
 def shown(x: Tensor, a: Augmentation, dtype: torch.dtype) -> Tensor:
-    """`augment` as networks are shown it: ``[G * n, c, h, w]`` in a type, channels last; fused on CUDA."""
+    """`augment` as networks are shown it: ``[G * n, c, h, w]`` in a type; on CUDA fused, channels last."""
     samples = fused(_samples, a.theta, a.mask)
     out: Tensor = fused(_cast, x, *samples, a.mask, a.brightness, a.saturation, a.contrast, dtype)
-    return out.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+    order = torch.channels_last if x.is_cuda else torch.contiguous_format
+    return out.flatten(0, 1).contiguous(memory_format=order)
 
 
 def _cast(*given: Any) -> Tensor:

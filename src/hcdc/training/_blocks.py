@@ -145,13 +145,16 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def fused(function: Callable[..., Any], *given: Any) -> Any:
-    """Call a function of tensors; on CUDA compiled, once for all numbers of images.
+    """Call a function of tensors, the first of which decides: compiled on CUDA, as it is elsewhere."""
+    return _called_compiled(function, *given) if given[0].is_cuda else function(*given)
 
-    Pixels and channels are constants of what is compiled; the leading dimensions of ``[n, h, w, c]`` and
+
+def _called_compiled(function: Callable[..., Any], *given: Any) -> Any:
+    """Call the compiled function, which is made once for all numbers of images.
+
+    Pixels and channels are constants in it; the leading dimensions of ``[n, h, w, c]`` and of
     ``[groups, n, c, h, w]`` are not.
     """
-    if not given[0].is_cuda:
-        return function(*given)
     from torch import _dynamo
 
     for tensor in given:

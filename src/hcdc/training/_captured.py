@@ -26,8 +26,8 @@ def _no_collection() -> Iterator[None]:
 def record(step: Callable[[], object], pool: Any = None) -> torch.cuda.CUDAGraph:
     """Record ``step`` on the current stream, which must not be the default one.
 
-    Unlike ``torch.cuda.graph`` this waits for no other stream. The step has run on this stream before, so that
-    its kernels are loaded and its libraries have their work space.
+    Unlike ``torch.cuda.graph`` this waits for no other stream. The step has run on this stream before, so
+    that its kernels are loaded and its libraries have their work space.
 
     Args:
         step: What to record.

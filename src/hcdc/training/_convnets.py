@@ -2,7 +2,8 @@
 
 A step at batch 256 and 32 x 32 pixels is 78 GFLOP in about 60 kernels, and its first activations alone are
 67 MB in bfloat16: one network fills a large GPU, so networks train one after another, each step one launch of
-a recorded graph, and nothing is read back before the end.
+a recorded graph, and nothing is read back before the end. On CUDA its derivatives are written out as blocks
+that the compiler fuses; elsewhere autograd through torch's own kernels is faster.
 
 All parameters of a network are one vector: drawing it, casting it and stepping it take a kernel each.
 """
@@ -25,7 +26,8 @@ from hcdc.datasets._images import ImageData, Images
 from hcdc.spaces._base import Params
 from hcdc.spaces._convnet import ConvNet
 from hcdc.tasks._image import ImageTask
-from hcdc.training._augment import Augmentation, augment_each, draw_each
+from hcdc.training._augment import Augmentation, draw_each, shown
+from hcdc.training._blocks import Features, Pass, pays
 from hcdc.training._captured import Captured
 
 BLOCK = 48
@@ -134,6 +136,27 @@ def logits(net: ConvNet, params: Params, images: Tensor) -> Tensor:
     return F.linear(features.to(wide), params["linear.weight"].to(wide), params["linear.bias"].to(wide))
 
 
+def loss_gradient(
+    net: ConvNet, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor, dtype: torch.dtype
+) -> Tensor:
+    """Gradient ``[P]`` of the weighted sum of cross-entropies.
+
+    Args:
+        net: The network.
+        vector: Its parameters ``[P]``.
+        x, y: Images ``[n, c, h, w]`` and labels ``[n]``.
+        weight: Of each image ``[n]``.
+        dtype: What convolutions compute in.
+    """
+    if pays(vector.device):
+        with torch.no_grad():
+            found = Pass(net, views(net, vector), x, y, weight, dtype).gradients()
+            return torch.cat([gradient.flatten() for gradient in found.values()])
+    leaf = vector.detach().requires_grad_()
+    each = F.cross_entropy(logits(net, views(net, leaf.to(dtype)), x), y, reduction="none")
+    return torch.autograd.grad((each * weight).sum(), leaf)[0]
+
+
 def recorded(step: Callable[[], object], device: torch.device, changed: Sequence[Tensor]) -> Captured:
     """`Captured`, with the fastest convolutions that a trial finds."""
     before = torch.backends.cudnn.benchmark
@@ -202,18 +225,14 @@ class _Trainer:
 
     def _step(self) -> None:
         """One SGD step on the images ``index``, weighted by ``weight``."""
-        x = self.task.inputs(self.train.x[self.index])
+        x, y = self.task.inputs(self.train.x[self.index]), self.train.y[self.index]
         if self.recipe.augment:
-            x = augment_each(x, self.augmentation)
-        leaf = self.vector.detach().requires_grad_()
-        outputs = logits(self.net, views(self.net, leaf.to(self.dtype)), x)
-        each = F.cross_entropy(outputs, self.train.y[self.index], reduction="none")
-        loss = (each * self.weight).sum() / self.weight.sum()
-        (gradient,) = torch.autograd.grad(loss, leaf)
-        with torch.no_grad():
-            gradient = gradient.add(self.vector, alpha=self.recipe.weight_decay)
-            self.velocity.mul_(self.recipe.momentum).add_(gradient)
-            self.vector.sub_(self.lr * self.velocity)
+            x = shown(x[:, None], self.augmentation, self.dtype)
+        weight = self.weight / self.weight.sum()
+        gradient = loss_gradient(self.net, self.vector, x, y, weight, self.dtype)
+        gradient.add_(self.vector, alpha=self.recipe.weight_decay)
+        self.velocity.mul_(self.recipe.momentum).add_(gradient)
+        self.vector.sub_(self.lr * self.velocity)
 
     def run(self, seed: int) -> Iterator[int]:
         """Train from a fresh start; yields the number of epochs done."""
@@ -253,25 +272,26 @@ class _Trainer:
 @torch.no_grad()
 def embeddings(task: ImageTask, net: ConvNet, params: Params, images: Images) -> Tensor:
     """Embeddings ``[m, features_out]`` of all images, in float32."""
-    cast = _cast(params, images)
-    chunks = torch.split(images.x, CHUNK)
-    return torch.cat([embed(net, cast, task.inputs(x)).float() for x in chunks])
+    return torch.cat([_embedded(net, params, task.inputs(x)) for x in torch.split(images.x, CHUNK)])
 
 
 @torch.no_grad()
 def accuracy(task: ImageTask, net: ConvNet, params: Params, images: Images) -> Tensor:
     """Share of the images that the network has right, on their device."""
-    cast = _cast(params, images)
-    right = [
-        (logits(net, cast, task.inputs(x)).argmax(1) == y).sum()
-        for x, y in zip(torch.split(images.x, CHUNK), torch.split(images.y, CHUNK))
-    ]
+    right = []
+    for x, y in zip(torch.split(images.x, CHUNK), torch.split(images.y, CHUNK)):
+        points = _embedded(net, params, task.inputs(x))
+        outputs = F.linear(points, params["linear.weight"].float(), params["linear.bias"].float())
+        right.append((outputs.argmax(1) == y).sum())
     return torch.stack(right).sum().double() / len(images)
 
 
-def _cast(params: Params, images: Images) -> Params:
-    dtype = compute_type(images.x.device)
-    return {name: p.to(dtype) for name, p in params.items()}
+def _embedded(net: ConvNet, params: Params, x: Tensor) -> Tensor:
+    """Embeddings of a chunk in float32, without derivatives."""
+    dtype = compute_type(x.device)
+    if pays(x.device):
+        return Features(net, params, x, dtype).values
+    return embed(net, {name: p.to(dtype) for name, p in params.items()}, x).float()
 
 
 def convnet_accuracy(

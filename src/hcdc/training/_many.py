@@ -13,8 +13,10 @@ from torch.func import grad, vmap
 from hcdc.core.errors import NumericalError
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
+from hcdc.datasets._images import Images
 from hcdc.spaces._base import Params
 from hcdc.tasks._base import Task
+from hcdc.training._networks import MOMENTUM, batches, learning_rates
 
 
 def init_many(
@@ -26,7 +28,9 @@ def init_many(
 
 
 def train_many(task: Task, params: Params, lam: Tensor, data: Any, recipe: Recipe) -> Params:
-    """Full-batch Adam on ``task.train_loss`` for every lane at once.
+    """The recipe's optimiser on ``task.train_loss`` for every lane at once; batches are shared by the lanes.
+
+    Augmentation is not applied: it is for single networks, see `train_networks`.
 
     Args:
         task: A bound task; weight decay is part of its training loss.
@@ -43,9 +47,28 @@ def train_many(task: Task, params: Params, lam: Tensor, data: Any, recipe: Recip
     theta = {name: tensor.clone() for name, tensor in params.items()}
     first = {name: torch.zeros_like(tensor) for name, tensor in theta.items()}
     second = {name: torch.zeros_like(tensor) for name, tensor in theta.items()}
+    small = 0 < recipe.batch < len(data)
+    order = batches(len(data), recipe.batch, recipe.steps, stream(0, "many-batches")) if small else None
+    rates = learning_rates(recipe).tolist()
     for step in range(1, recipe.steps + 1):
-        adam_step(theta, gradient(theta, lam, data), first, second, step, recipe.lr)
+        some = data if order is None else task.subset(data, order[step - 1].to(lam.device))
+        found = gradient(theta, lam, some)
+        if recipe.optimizer == "sgd":
+            sgd_step(theta, found, first, rates[step - 1], recipe.clip)
+        else:
+            adam_step(theta, found, first, second, step, recipe.lr)
     return theta
+
+
+def sgd_step(theta: Params, gradient: Params, momentum: Params, lr: float, clip: float) -> None:
+    """One step of SGD with momentum in place; ``clip`` limits the norm of each lane's gradient (0: no)."""
+    if clip:
+        squares = torch.stack([g.flatten(1).square().sum(1) for g in gradient.values()]).sum(0)
+        shrink = (clip / (squares.sqrt() + 1e-6)).clamp_max(1.0)
+        gradient = {name: g * shrink.view(-1, *[1] * (g.dim() - 1)) for name, g in gradient.items()}
+    for name, g in gradient.items():
+        momentum[name].mul_(MOMENTUM).add_(g)
+        theta[name].sub_(momentum[name], alpha=lr)
 
 
 def adam_step(theta: Params, gradient: Params, first: Params, second: Params, step: int, lr: float) -> None:
@@ -92,5 +115,7 @@ def lanes_that_fit(task: Task, data: Any, device: torch.device | str) -> int:
     depends on the size of the data alone, not on what is free now, so that equal runs take equal steps.
     """
     most, nodes_at_once = (256, 9_000_000) if torch.device(device).type == "cuda" else (16, 4_000_000)
+    if isinstance(data, Images):
+        return 4 if torch.device(device).type == "cuda" else 1
     graph = getattr(data, "graph", None)
     return most if graph is None else max(1, min(most, nodes_at_once // graph.num_nodes))
