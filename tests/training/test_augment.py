@@ -125,7 +125,7 @@ def test_augmentation_compiles_to_one_graph_for_all_numbers_of_images(monkeypatc
     monkeypatch.setattr(
         _blocks, "_compiled", lambda f: torch.compile(f, dynamic=False, fullgraph=True, backend=counter)
     )
-    monkeypatch.setattr(_augment, "fused", _blocks._called_compiled)
+    monkeypatch.setattr(_augment, "fused", lambda f, *given: _blocks._called_compiled(f, given, False))
     a = draw_augmentation(generator(1), 6, (8, 8))
     for n in (7, 4, 9):
         x = images(6, n, 3, 8, 8)

@@ -5,7 +5,18 @@ from torch.nn import functional as F
 from hcdc.core.seeds import stream
 from hcdc.spaces._convnet import ConvNet
 from hcdc.training import _blocks
-from hcdc.training._blocks import Features, Pass, block, block_back, block_push, block_push_back
+from hcdc.training._blocks import (
+    Features,
+    Pass,
+    back_sums,
+    block,
+    block_back,
+    block_push,
+    block_push_back,
+    moments,
+    push_back_means,
+    push_means,
+)
 
 SIZES = [(8, 8), (13, 10)]  # the second drops rows and columns in its pools
 
@@ -33,50 +44,58 @@ def plain_block(u, scale, shift):
 def test_a_block_and_its_derivatives(size):
     """Reverse mode, and both tangents by differences of what they are the tangents of."""
     u, u_dot = drawn(3, *size, 4), drawn(3, *size, 4, seed=1)
-    scale, shift = drawn(4, seed=2), drawn(4, seed=3) * 0.3
-    y, mean, r = block(u, scale, shift)
-    torch.testing.assert_close(y, plain_block(u, scale, shift))
-    dy, dy_dot = drawn(*y.shape, seed=4), drawn(*y.shape, seed=5)
-    du, s0, s1 = block_back(u, mean, r, scale, shift, dy)
-    leaves = [t.clone().requires_grad_() for t in (u, scale, shift)]
-    wanted = torch.autograd.grad(plain_block(*leaves), leaves, dy)
-    torch.testing.assert_close((du, s1.sum((0, 1, 2)), s0.sum((0, 1, 2))), wanted)
+    affine = drawn(4, seed=2), drawn(4, seed=3) * 0.3
 
-    pushed = block_push(u, mean, r, scale, shift, u_dot)
-    both = block_push_back(u, mean, r, scale, shift, u_dot, dy, dy_dot)
-    step, found = 1e-7, []
-    for sign in (1, -1):
-        moved = u + sign * step * u_dot
-        y, mean_at, r_at = block(moved, scale, shift)
-        found.append((y, block_back(moved, mean_at, r_at, scale, shift, dy + sign * step * dy_dot)[0]))
-    for tangent, up, down in zip((pushed, both), *found):
+    def whole(u, dy):
+        kept = u, *moments(u), *affine
+        return block(*kept), block_back(*kept, dy, *back_sums(*kept, dy))
+
+    kept = u, *moments(u), *affine
+    y = block(*kept)
+    torch.testing.assert_close(y, plain_block(u, *affine))
+    dy, dy_dot = drawn(*y.shape, seed=4), drawn(*y.shape, seed=5)
+    sums = back_sums(*kept, dy)
+    leaves = [t.clone().requires_grad_() for t in (u, *affine)]
+    wanted = torch.autograd.grad(plain_block(*leaves), leaves, dy)
+    shift, scale = (each.sum((0, 1, 2)) for each in sums)
+    torch.testing.assert_close((block_back(*kept, dy, *sums), scale, shift), wanted)
+
+    means = push_means(*kept[:3], u_dot)
+    read = *kept, u_dot, dy, dy_dot
+    found = (
+        block_push(*kept, u_dot, *means),
+        block_push_back(*read, *means, *sums, *push_back_means(*read)),
+    )
+    step = 1e-7
+    up, down = (whole(u + e * u_dot, dy + e * dy_dot) for e in (step, -step))
+    for tangent, high, low in zip(found, up, down):
         assert float(tangent.abs().max()) > 0.1
-        torch.testing.assert_close(tangent, (up - down) / (2 * step), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(tangent, (high - low) / (2 * step), rtol=1e-5, atol=1e-6)
 
 
 def test_a_large_mean_does_not_spoil_the_variance():
     u = drawn(2, 32, 32, 3, dtype=torch.float32) * 0.01 + 1000
-    y, mean, r = block(u, torch.ones(3), torch.zeros(3))
-    exact = block(u.double(), torch.ones(3).double(), torch.zeros(3).double())
-    torch.testing.assert_close((mean.double(), r.double()), exact[1:], rtol=1e-4, atol=0)
-    torch.testing.assert_close(y.double(), exact[0], rtol=0, atol=0.01)  # the float32 of 1000 itself
+    mean, r = moments(u)
+    torch.testing.assert_close((mean.double(), r.double()), moments(u.double()), rtol=1e-4, atol=0)
+    variance = u.double().var((1, 2), correction=0, keepdim=True)
+    torch.testing.assert_close(r.double(), torch.rsqrt(variance + _blocks.NORM_EPS), rtol=1e-4, atol=0)
     flat = torch.full((1, 4, 4, 1), 3.3)
-    y, mean, r = block(flat, torch.ones(1), torch.full((1,), 0.5))
-    assert float(r) == pytest.approx(_blocks.NORM_EPS**-0.5)
-    assert bool((y == 0.5).all())
+    assert [float(v) for v in moments(flat)] == pytest.approx([3.3, _blocks.NORM_EPS**-0.5])
+    assert bool((block(flat, *moments(flat), torch.ones(1), torch.full((1,), 0.5)) == 0.5).all())
 
 
 def test_sums_are_made_in_float32():
-    u, scale, shift = drawn(2, 32, 32, 3, dtype=torch.bfloat16) + 4, torch.ones(3), torch.zeros(3)
-    y, mean, r = block(u, scale, shift)
-    assert (y.dtype, mean.dtype, r.dtype) == (torch.bfloat16, torch.float32, torch.float32)
-    exact = block(u.double(), scale.double(), shift.double())
-    torch.testing.assert_close((mean.double(), r.double()), exact[1:], rtol=1e-5, atol=0)
+    u, affine = drawn(2, 32, 32, 3, dtype=torch.bfloat16) + 4, (torch.ones(3), torch.zeros(3))
+    kept = u, *moments(u), *affine
+    exact = [t.double() for t in (u, *moments(u.double()), *affine)]
+    y = block(*kept)
+    assert (y.dtype, kept[1].dtype, kept[2].dtype) == (torch.bfloat16, torch.float32, torch.float32)
+    torch.testing.assert_close([t.double() for t in kept[1:3]], exact[1:3], rtol=1e-5, atol=0)
     dy = drawn(*y.shape, seed=1, dtype=torch.bfloat16)
-    du, s0, s1 = block_back(u, mean, r, scale, shift, dy)
-    assert du.dtype == torch.bfloat16
-    sums = block_back(u.double(), *exact[1:], scale.double(), shift.double(), dy.double())[1:]
-    torch.testing.assert_close((s0.double(), s1.double()), sums, rtol=1e-4, atol=1e-3)
+    sums = back_sums(*kept, dy)
+    assert block_back(*kept, dy, *sums).dtype == torch.bfloat16
+    wanted = back_sums(*exact, dy.double())
+    torch.testing.assert_close(tuple(s.double() for s in sums), wanted, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -151,20 +170,22 @@ def test_bfloat16_gives_nearly_the_same_gradient():
 
 
 def test_what_is_compiled_is_one_graph_for_all_numbers_of_images(monkeypatch):
-    """With a compiler that only counts; another size of images is another graph."""
+    """With a compiler that only counts. What sums over pixels is shared by layers too."""
     from torch._dynamo.testing import CompileCounter
 
     counter = CompileCounter()
     monkeypatch.setattr(
         _blocks, "_compiled", lambda f: torch.compile(f, dynamic=False, fullgraph=True, backend=counter)
     )
-    monkeypatch.setattr(_blocks, "fused", _blocks._called_compiled)
-    net = ConvNet(2, 3, (8, 8), width=4, depth=2)
+    monkeypatch.setattr(
+        _blocks, "fused", lambda f, *given, any_size=False: _blocks._called_compiled(f, given, any_size)
+    )
+    net = ConvNet(2, 3, (16, 16), width=4, depth=3)
     params = params_of(net)
     for n in (6, 5, 9):
-        x, y, weight = drawn(n, 2, 8, 8), torch.arange(n) % 3, torch.ones(n).double()
+        x, y, weight = drawn(n, 2, 16, 16), torch.arange(n) % 3, torch.ones(n).double()
         with torch.no_grad():
             made = Pass(net, params, x, y, weight, torch.float64)
             made.pixel_slope([drawn(*g.shape, seed=1) for g in made.weight_gradients(1)])
         torch.testing.assert_close(made.values, net.features(params, x))
-        assert counter.frame_count == 4 * 2, n  # four functions, two layers
+        assert counter.frame_count == 4 + 4 * 3, n  # four functions that sum, four a layer

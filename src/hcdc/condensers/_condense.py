@@ -240,7 +240,7 @@ def _learn(
     progress: Progress,
 ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     """S_val, what the file says of how it was learned, and the record: alignment, then probes."""
-    s_val, used, history, count = None, [], [], 0
+    s_val, used, history, count, looked_up = None, [], [], 0, 0.0
     probes: dict[str, Any] = {}
     if made.config is not None:
         relaxed = made.full
@@ -254,7 +254,9 @@ def _learn(
         probes = result.probes
     if made.probing is not None:
         configs = probe_configs(space, made.probing.probes, seed)
-        scores, seconds = _probe_scores(task, space, configs, made, device, progress)
+        with timed() as spent:
+            scores, seconds = _probe_scores(task, space, configs, made, device, progress)
+        looked_up = seconds if made.truth else max(0.0, seconds - spent[0])  # what the cache knew
         phase = progress.phase("S_val from probes", made.probing.probe_steps)
         networks = predictors(
             task, space, configs, s_train, made.calibrated, seed=seed, role="probe", device=device
@@ -270,12 +272,9 @@ def _learn(
             )  # fmt: skip
         history, count = history + learned, count + (0 if made.truth else len(configs))
         used = used + [config_hash(config) for config in configs]
-        probes = {"configs": configs, "score": scores, "seconds": seconds}
-    kept = {"candidates": sorted(set(used)), "probes": {k: v for k, v in probes.items() if k != "seconds"}}
-    record = {"history": history, "full_trainings": count}
-    if "seconds" in probes:
-        record["probe_seconds"] = probes["seconds"]
-    return s_val, kept, record
+        probes = {"configs": configs, "score": scores}
+    kept = {"candidates": sorted(set(used)), "probes": probes}
+    return s_val, kept, {"history": history, "full_trainings": count, "probe_seconds": looked_up}
 
 
 def _probe_scores(
@@ -334,9 +333,17 @@ def plan(
             f"val_method '{val_method}' learns S_val, which is method 'hcdc' with train_method '{method}'"
         )
     _check_sizes(task, train_size, val_size)
-    ratio = IMAGE_RATIO if images else len(task.val) / len(task.train)
-    val_size = val_size or max(round(train_size * ratio), getattr(task, "num_classes", None) or 1)
-    val_size = min(val_size, len(task.val))
+    if val_size is None:
+        ratio = IMAGE_RATIO if images else len(task.val) / len(task.train)
+        val_size = max(round(train_size * ratio), getattr(task, "num_classes", None) or 1)
+        val_size = min(val_size, len(task.val))
+        if isinstance(task, ImageTask):  # equally many a class, as far as the smallest has them
+            smallest = int(task.val.y.bincount(minlength=task.num_classes).min())
+            val_size = min(val_size, max(1, smallest) * task.num_classes)
+    if isinstance(task, ImageTask):
+        task.labels("train", train_size)
+        if val_method != "real":
+            task.labels("val", val_size)
     name = task.data.name if hasattr(task, "data") else "memory"
     options = dict(options or {})
     reducer, reducer_preset = _reducer(train_method, preset, name, {} if learned else options)
@@ -354,6 +361,16 @@ def plan(
             probing = None
     if config is not None:
         config.check_for(task, space)
+    if isinstance(task, ImageTask) and task.model == "convnet" and val_method in LEARNED:
+        raise InputError(
+            "model 'convnet' is one network for all candidates of a space, so there is no order to learn; "
+            "leave it out, or choose val_method 'same', 'random' or 'real'"
+        )
+    if val_method == "weighted" and getattr(task, "num_classes", None) is None:
+        raise InputError(
+            "val_method 'weighted': weights are fitted to losses of classes, and this task has none; choose "
+            "'probes' or 'both'"
+        )
     if val_method == "weighted" and task.kind == "graph":
         raise InputError(
             "val_method 'weighted': weighted validation nodes would keep the whole graph; choose 'probes', "

@@ -90,7 +90,7 @@ def _halved(a: Tensor) -> Tensor:
     """Average over 2 x 2 pixels; an odd last row or column is left out."""
     height, width = (side // 2 for side in a.shape[2:])
     cut = a[:, :, : 2 * height, : 2 * width]
-    return cut.unflatten(3, (width, 2)).unflatten(2, (height, 2)).mean((3, 5))
+    return cut.reshape(*a.shape[:2], height, 2, width, 2).mean((3, 5))
 
 
 def _doubled(p: Tensor, size: torch.Size) -> Tensor:
@@ -302,7 +302,8 @@ def loss_products(
     """
     params, tangents = views(net, theta), views(net, along)
     kept: list[tuple[Any, ...]] = []
-    p, tp = _laid_out(x, dtype), None
+    p = _laid_out(x, dtype)
+    tp: Tensor | None = None
     for k in range(net.depth):
         w, tw = (_laid_out(of[f"{k}.weight"], dtype) for of in (params, tangents))
         z, tz = F.conv2d(p, w, padding=1), F.conv2d(p, tw, padding=1)
@@ -312,6 +313,7 @@ def loss_products(
         above, tabove, *statistics = BLOCK_TANGENT(z, tz, *norm)
         kept.append((p, tp, w, tw, z, tz, statistics, norm))
         p, tp = above, tabove
+    assert tp is not None, "a network has at least one block"
     f, tf = _wide(p).flatten(1), _wide(tp).flatten(1)
     a, ta = params["linear.weight"], tangents["linear.weight"]
     moved = F.linear(tf, a, tangents["linear.bias"]) + f @ ta.t()

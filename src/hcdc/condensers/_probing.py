@@ -26,7 +26,7 @@ from hcdc.core.ranks import spearman
 from hcdc.core.seeds import numpy_stream, stream
 from hcdc.spaces import Config, Space, halves
 from hcdc.tasks import ImageTask, Task
-from hcdc.training import Captured, Predictor
+from hcdc.training import CapturedMany, Predictor
 from hcdc.training._many import adam_step
 
 Array = NDArray[np.float64]
@@ -113,10 +113,8 @@ class Slopes:
         self.losses = torch.zeros(len(flat), device=device, dtype=self.x.dtype)
         self.slopes = torch.zeros(len(flat), *self.x.shape, device=device, dtype=self.x.dtype)
         steps = [self._step(k, one) for k, one in enumerate(flat)]
-        record = isinstance(task, ImageTask)
-        self.calls: list[Callable[[], object]] = [
-            Captured(step, device, warmup=1) if record else step for step in steps
-        ]
+        plain = device if isinstance(task, ImageTask) else "cpu"  # sparse products are not recorded
+        self.run = CapturedMany(steps, plain)
 
     def _step(self, k: int, predict: Predictor) -> Callable[[], object]:
         def step() -> None:
@@ -130,8 +128,7 @@ class Slopes:
 
     def __call__(self, target: Tensor) -> tuple[Tensor, Tensor]:
         """The correlation with ``target`` ``[m]`` and the slope of 1 minus it in ``x``."""
-        for call in self.calls:
-            call()
+        self.run()
         losses = self.losses.view(self.shape).mean(1).requires_grad_()
         reached = correlation(losses, target)
         (weight,) = torch.autograd.grad(1 - reached, losses)
@@ -248,7 +245,12 @@ def weigh_examples(
     chosen = task.subset(pool, torch.from_numpy(kept).to(pool.y.device))
     losses = example_losses(task, networks, chosen)  # again: BatchNorm now sees these examples alone
     weight = fit_weights(losses, target, config.ridge)
-    weight = weight / max(weight.sum(), 1e-12) * len(weight)
+    if not weight.any():
+        raise NumericalError(
+            "on every validation example the probes' losses rise with their full-data scores, so no weights "
+            "rank them; choose val_method 'probes', or train longer on the copy"
+        )
+    weight = weight / weight.sum() * len(weight)
     reached = spearman(np.asarray(truth), -(losses @ weight))
     weighted = task.replace(chosen, {"weight": torch.from_numpy(weight).to(chosen.x)})
     return weighted, [{"step": 1, "probe_correlation": float(reached), "nonzero": int((weight > 0).sum())}]

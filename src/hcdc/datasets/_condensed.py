@@ -367,6 +367,8 @@ def _check_part(name: str, part: Part, num_classes: int | None) -> None:
         )
     if weight is not None and (weight.shape != y.shape or not bool((weight >= 0).all())):
         raise InputError(f"{name}/weight must hold one non-negative number for each of {len(y)} labels")
+    if weight is not None and not bool((weight > 0).any()):
+        raise InputError(f"{name}/weight is 0 for each of {len(y)} labels, which leaves no loss")
     floats = {"x": x.values if isinstance(x, SparseMatrix) else x, "y": y, "weight": weight}
     if isinstance(part, Nodes) and isinstance(part.graph.adj, Tensor):
         floats["adj"] = part.graph.adj

@@ -175,7 +175,7 @@ def evaluate(
     phase.step(1)
     if condense_seconds is None:
         condense_seconds = small.record.get("condense_seconds")
-        if table is not None and condense_seconds is not None:
+        if condense_seconds is not None:
             condense_seconds += small.record.get("probe_seconds", 0.0)  # looked up, and yet paid by somebody
     per_proxy, per_full = proxy_seconds / len(configs), full_seconds / len(configs)
     result: dict[str, Any] = {
@@ -233,6 +233,11 @@ def proxy_scores(results: Sequence[Result], metric: str, part: str) -> list[floa
     return [r.values[f"{part}.score"] if metric == "accuracy" else -r.values[f"{part}.loss"] for r in results]
 
 
+def _visits(recipe: Recipe, count: int) -> int:
+    """How often a recipe looks at one of ``count`` examples, over all seeds."""
+    return recipe.steps * recipe.seeds * min(recipe.batch or count, count)
+
+
 class _Judge:
     """Trains the judging candidates on the copy and for the rivals."""
 
@@ -248,9 +253,9 @@ class _Judge:
         self.table = table
         self.task, self.space, self.configs, self.small, self.device = task, space, configs, small, device
         self.metric = "accuracy" if getattr(task, "num_classes", None) is not None else "loss"
-        self.val_size = small.meta["val_size"] or min(
-            len(task.val), round(len(small.train) * len(task.val) / len(task.train))
-        )
+        size = round(len(small.train) * len(task.val) / len(task.train))
+        least = getattr(task, "num_classes", None) or 1
+        self.val_size = small.meta["val_size"] or min(len(task.val), max(size, least))
 
     def on_copy(self, parts: dict[str, Any], recipe: Recipe) -> list[Result]:
         """Candidates trained on S_train once, scored on every part."""
@@ -323,12 +328,13 @@ class _Judge:
         self, add: Callable[..., None], full: Recipe, budget: float | None, full_seconds: float
     ) -> None:
         """Rivals that train on the full data for less."""
-        share = len(self.small.train) / len(self.task.train)
-        visits = max(1, round(full.steps * share))
+        copy = Recipe.from_dict(self.small.meta["calibrated_recipe"])
+        share = _visits(copy, len(self.small.train)) / _visits(full, len(self.task.train))
+        few = min(full.steps, max(1, round(full.steps * share)))
         add(
             "early-stopping",
-            f"full data, one seed, {visits} of {full.steps} steps: as many example visits as on the copy",
-            *self.on_full(dataclasses.replace(full, steps=visits, seeds=1)),
+            f"full data, one seed, {few} of {full.steps} steps: as many example visits as on the copy",
+            *self.on_full(dataclasses.replace(full, steps=few, seeds=1)),
         )
         if budget is not None and full_seconds > 0:
             steps = min(full.steps, max(1, math.floor(full.steps * full.seeds * budget / full_seconds)))
@@ -353,6 +359,7 @@ class _Judge:
         if len(described) >= 5:
             lam, value = np.asarray(described, np.float64), np.asarray(probes["score"], np.float64)
             own = self.space.encode if "lam" in probes else self.space.features
+            each = full.seeds if "lam" in probes else 1  # a point of a trajectory is a training of one seed
             fresh = np.asarray([list(own(config)) for config in self.configs], np.float64)
             begun = time.perf_counter()
             predicted = ridge_predictions(lam, value, fresh)
@@ -361,7 +368,7 @@ class _Judge:
                 f"kernel ridge on the {len(lam)} full trainings that condensing made, no copy at all",
                 predicted.tolist(),
                 time.perf_counter() - begun,
-                extra=len(lam) * full_seconds / (count * full.seeds),  # as many trainings of one seed
+                extra=len(lam) * full_seconds / (count * each),
             )
 
     def _width(self) -> tuple[int, int]:

@@ -386,11 +386,19 @@ class TableTruth:
     def score(self, config: Config, part: str, epochs: int = 200) -> float:
         """Accuracy (0 .. 1) on ``part`` (``"val"`` or ``"test"``) after 200 or 12 epochs."""
         column = f"{PREFIXES[self.dataset]}_{'valid' if part == 'val' else part}_{epochs}"
-        return self.table.lookup(config["cell"], column) / 100
+        return self.table.lookup(self._cell(config), column) / 100
 
     def seconds(self, config: Config) -> float:
         """Seconds of training for 200 epochs by the benchmark's own clock (on half of CIFAR-10)."""
-        return self.table.lookup(config["cell"], SECONDS)
+        return self.table.lookup(self._cell(config), SECONDS)
+
+    @staticmethod
+    def _cell(config: Config) -> str:
+        if "cell" not in config:
+            raise InputError(
+                f"configuration {config} is no cell of NAS-Bench-201, so no table has its results"
+            )
+        return str(config["cell"])
 
     def words(self) -> str:
         """Where the results are from."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,12 +25,16 @@ from hcdc.tasks._graph import soft_accuracy
 PARTS = ("train", "val", "test")
 Factory = Callable[[Config], nn.Module]
 
+_GLOBAL_DRAWS = threading.Lock()
+"""Modules draw from torch's global stream: one at a time, or threads would take each other's draws."""
+
 
 class ModuleNetwork:
     """The network of a user's factory as pure functions.
 
     BatchNorm layers use the statistics of the batch they are given, in training and in scoring (their running
-    statistics are a state that a pure function has no place for); dropout is off.
+    statistics are a state that a pure function has no place for); all else is as in ``eval()``: dropout is
+    off.
 
     Args:
         factory: ``factory(config) -> nn.Module`` from images ``[n, c, h, w]`` to logits ``[n, classes]``.
@@ -40,13 +45,13 @@ class ModuleNetwork:
         self.factory, self.config = factory, config
         self.module = self._fresh(torch.Generator().manual_seed(0))
         for part in self.module.modules():
-            if isinstance(part, nn.modules.dropout._DropoutNd):
-                part.p = 0.0
+            part.training = isinstance(part, nn.modules.batchnorm._NormBase)
+        self.buffers: dict[torch.device, Params] = {}
 
     def _fresh(self, generator: torch.Generator) -> nn.Module:
         """A module whose initialisation is drawn from ``generator`` alone; other streams stay as they are."""
         seed = int(torch.randint(2**62, (1,), generator=generator))
-        with torch.random.fork_rng(devices=[]):
+        with _GLOBAL_DRAWS, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             module = self.factory(self.config)
         if not isinstance(module, nn.Module):
@@ -65,8 +70,10 @@ class ModuleNetwork:
 
     def forward(self, params: Params, lam: Tensor | None, images: Tensor) -> Tensor:
         """Logits ``[n, classes]``; lambda is not read."""
-        buffers = {name: b.to(images.device) for name, b in self.module.named_buffers()}
-        logits: Tensor = functional_call(self.module, (params, buffers), (images,))
+        if images.device not in self.buffers:  # moved once: a recorded step may not copy from the host
+            moved = {name: b.to(images.device) for name, b in self.module.named_buffers()}
+            self.buffers[images.device] = moved
+        logits: Tensor = functional_call(self.module, (params, self.buffers[images.device]), (images,))
         return logits
 
 
@@ -99,6 +106,11 @@ class ImageTask(Task):
     def __post_init__(self) -> None:
         if isinstance(self.model, str) and self.model not in ("space", "convnet"):
             raise unknown_name("model", self.model, ("space", "convnet"))
+        if not isinstance(self.model, str) and not callable(self.model):
+            raise InputError(
+                f"model {self.model!r}: it must be 'space', 'convnet' or a function from a configuration to "
+                "a torch module"
+            )
         if not self.weight_decay >= 0:
             raise InputError(f"weight_decay {self.weight_decay}: it must be at least 0")
 
@@ -245,9 +257,9 @@ class ImageTask(Task):
 
     def spec(self) -> dict[str, Any]:
         """JSON-able settings, stored in the condensed file; a factory by its name."""
-        model = (
-            self.model
-            if isinstance(self.model, str)
-            else f"{self.model.__module__}:{self.model.__qualname__}"
-        )
+        model = self.model
+        if not isinstance(model, str):
+            made = getattr(model, "func", model)  # of functools.partial
+            name = getattr(made, "__qualname__", type(made).__qualname__)
+            model = f"{made.__module__}:{name}"
         return {"name": self.kind, "model": model, "weight_decay": self.weight_decay}

@@ -1,6 +1,6 @@
 """Training one candidate or many, and full-data results with their cache."""
 
-from hcdc.training._captured import Captured
+from hcdc.training._captured import Captured, CapturedMany
 from hcdc.training._convnets import ConvNetRecipe, convnet_accuracy, train_convnets
 from hcdc.training._gcn import GCNRecipe, gcn_accuracy, train_gcn
 from hcdc.training._many import Scores, init_many, score_many, train_many
@@ -10,6 +10,7 @@ from hcdc.training._truth import Result, cache_folder, run_candidates, truth
 
 __all__ = [
     "Captured",
+    "CapturedMany",
     "ConvNetRecipe",
     "GCNRecipe",
     "Predictor",

@@ -1,9 +1,9 @@
 """ConvNet-3 as blocks whose derivatives are written out, for first and second order without autograd.
 
 Between two convolutions stands one block: instance norm, ReLU, 2x2 average pool. What a step costs on a GPU
-is the memory traffic of blocks, so each is a plain function that reads the output of its convolution and
-makes everything else again, forwards and backwards. On CUDA torch's compiler turns each into two kernels, one
-for sums over pixels and one for the rest, so a pass writes that output once and reads it twice. No step needs
+is the memory traffic of blocks, so each derivative is a pair of plain functions that read the output of the
+convolution and make everything else again: one sums over pixels, the other does the rest. On CUDA torch's
+compiler makes one kernel of each, so a pass writes that output once and reads it twice. No step needs
 autograd, and each can be recorded as one CUDA graph.
 
 Tensors are ``[n, h, w, c]`` inside; images come and go as ``[n, c, h, w]``.
@@ -56,50 +56,106 @@ def _mean(x: Tensor) -> Tensor:
     return x.mean(PIXELS, keepdim=True)
 
 
-def block(u: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """y = pool(relu(z)), z = scale xhat + shift, xhat = (u - mean) r, r = 1 / sqrt(variance + eps).
+# Forward: u ``[n, h, w, c]`` is the output of a convolution, scale and shift ``[c]`` those of its channels,
+# xhat = (u - mean) r, z = scale xhat + shift, y = pool(relu(z)). Means over pixels are ``[n, 1, 1, c]``.
 
-    Mean and variance are made from sums of differences to the first pixel: one reading, and no cancellation
-    where the mean is large.
 
-    Args:
-        u: Output of a convolution ``[n, h, w, c]``.
-        scale, shift: Of each channel ``[c]``.
+def moments(u: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean, and r = 1 / sqrt(variance + eps).
 
-    Returns:
-        y ``[n, h/2, w/2, c]``, mean and r ``[n, 1, 1, c]``.
+    They are made from sums of differences to the first pixel: one reading, and no cancellation where the mean
+    is large.
     """
     x = _wide(u)
     first = x[:, :1, :1]
     away = x - first
     offset = _mean(away)
-    r = torch.rsqrt((_mean(away.square()) - offset.square()).clamp_min(0) + NORM_EPS)
-    mean = first + offset
-    return _pool(F.relu((x - mean) * r * scale + shift)).to(u.dtype), mean, r
+    variance = (_mean(away.square()) - offset.square()).clamp_min(0)
+    return first + offset, torch.rsqrt(variance + NORM_EPS)
+
+
+def block(u: Tensor, mean: Tensor, r: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """y ``[n, h/2, w/2, c]``."""
+    return _pool(F.relu((_wide(u) - mean) * r * scale + shift)).to(u.dtype)
+
+
+# Back: dy = dL/dy and so on; dz = [z > 0] pool^T dy, a = mean(dz), b = mean(dz xhat).
+
+
+def _means(u: Tensor, sums: Sequence[Tensor]) -> list[Tensor]:
+    """Sums over the pixels of u as means."""
+    return [each * (1 / (u.shape[1] * u.shape[2])) for each in sums]
+
+
+def _opened(u: Tensor, mean: Tensor, r: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+    """xhat, and where z > 0."""
+    xhat = (_wide(u) - mean) * r
+    return xhat, xhat * scale + shift > 0
+
+
+def _passed(on: Tensor, dy: Tensor) -> Tensor:
+    """dz."""
+    return torch.where(on, _unpool(_wide(dy), on.shape[1], on.shape[2]), 0.0)
+
+
+def back_sums(
+    u: Tensor, mean: Tensor, r: Tensor, scale: Tensor, shift: Tensor, dy: Tensor
+) -> tuple[Tensor, Tensor]:
+    """s0 = sum(dz) and s1 = sum(dz xhat); over images they add up to dL/dshift and dL/dscale."""
+    xhat, on = _opened(u, mean, r, scale, shift)
+    dz = _passed(on, dy)
+    return dz.sum(PIXELS, keepdim=True), (dz * xhat).sum(PIXELS, keepdim=True)
 
 
 def block_back(
-    u: Tensor, mean: Tensor, r: Tensor, scale: Tensor, shift: Tensor, dy: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """From dL/dy to dL/du = r scale (dz - s0 / hw - xhat s1 / hw), s0 = sum(dz), s1 = sum(dz xhat).
-
-    Returns:
-        dL/du, and the sums over pixels s0 and s1 ``[n, 1, 1, c]``: over the images of a batch they add up to
-        dL/dshift and dL/dscale.
-    """
-    xhat = (_wide(u) - mean) * r
-    dz = torch.where(xhat * scale + shift > 0, _unpool(_wide(dy), u.shape[1], u.shape[2]), 0.0)
-    s0, s1 = dz.sum(PIXELS, keepdim=True), (dz * xhat).sum(PIXELS, keepdim=True)
-    share = 1 / (u.shape[1] * u.shape[2])
-    return (r * scale * (dz - s0 * share - xhat * (s1 * share))).to(u.dtype), s0, s1
+    u: Tensor, mean: Tensor, r: Tensor, scale: Tensor, shift: Tensor, dy: Tensor, s0: Tensor, s1: Tensor
+) -> Tensor:
+    """du = r scale (dz - a - xhat b)."""
+    xhat, on = _opened(u, mean, r, scale, shift)
+    a, b = _means(u, (s0, s1))
+    return (r * scale * (_passed(on, dy) - a - xhat * b)).to(u.dtype)
 
 
-def block_push(u: Tensor, mean: Tensor, r: Tensor, scale: Tensor, shift: Tensor, u_dot: Tensor) -> Tensor:
-    """The tangent of y along that of u: xhat_dot = r (u_dot - mean(u_dot) - xhat mean(xhat u_dot))."""
-    xhat = (_wide(u) - mean) * r
+# Tangents of all that along those of u (u_dot) and of dy (dy_dot): t = mean(u_dot), p = mean(xhat u_dot),
+# r_dot = -r^2 p, xhat_dot = r (u_dot - t - xhat p).
+
+
+def push_means(u: Tensor, mean: Tensor, r: Tensor, u_dot: Tensor) -> tuple[Tensor, Tensor]:
+    """t and p."""
     tangent = _wide(u_dot)
-    xhat_dot = r * (tangent - _mean(tangent) - xhat * _mean(xhat * tangent))
-    return _pool(torch.where(xhat * scale + shift > 0, scale * xhat_dot, 0.0)).to(u.dtype)
+    return _mean(tangent), _mean((_wide(u) - mean) * r * tangent)
+
+
+def block_push(
+    u: Tensor,
+    mean: Tensor,
+    r: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    u_dot: Tensor,
+    t: Tensor,
+    p: Tensor,
+) -> Tensor:
+    """The tangent of y."""
+    xhat, on = _opened(u, mean, r, scale, shift)
+    xhat_dot = r * (_wide(u_dot) - t - xhat * p)
+    return _pool(torch.where(on, scale * xhat_dot, 0.0)).to(u.dtype)
+
+
+def push_back_means(
+    u: Tensor,
+    mean: Tensor,
+    r: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    u_dot: Tensor,
+    dy: Tensor,
+    dy_dot: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """mean(dz_dot), mean(dz_dot xhat) and mean(dz u_dot)."""
+    xhat, on = _opened(u, mean, r, scale, shift)
+    dz_dot = _passed(on, dy_dot)
+    return _mean(dz_dot), _mean(dz_dot * xhat), _mean(_passed(on, dy) * _wide(u_dot))
 
 
 def block_push_back(
@@ -111,22 +167,20 @@ def block_push_back(
     u_dot: Tensor,
     dy: Tensor,
     dy_dot: Tensor,
+    t: Tensor,
+    p: Tensor,
+    s0: Tensor,
+    s1: Tensor,
+    a_dot: Tensor,
+    dz_dot_xhat: Tensor,
+    dz_u_dot: Tensor,
 ) -> Tensor:
-    """The tangent of the first that `block_back` returns, along those of u and of dL/dy.
-
-    All means are of products of what is read, so that one reading gives them:
-    mean(dz xhat_dot) = r (mean(dz u_dot) - mean(dz) mean(u_dot) - mean(xhat u_dot) mean(dz xhat)).
-    """
-    xhat = (_wide(u) - mean) * r
-    tangent = _wide(u_dot)
-    on = xhat * scale + shift > 0
-    dz = torch.where(on, _unpool(_wide(dy), u.shape[1], u.shape[2]), 0.0)
-    dz_dot = torch.where(on, _unpool(_wide(dy_dot), u.shape[1], u.shape[2]), 0.0)
-    t, p = _mean(tangent), _mean(xhat * tangent)  # r_dot = -r^2 p
-    a, b = _mean(dz), _mean(dz * xhat)
-    a_dot = _mean(dz_dot)
-    b_dot = _mean(dz_dot * xhat) + r * (_mean(dz * tangent) - a * t - p * b)
-    xhat_dot = r * (tangent - t - xhat * p)
+    """The tangent of du; b_dot = mean(dz_dot xhat) + r (mean(dz u_dot) - a t - p b)."""
+    xhat, on = _opened(u, mean, r, scale, shift)
+    a, b = _means(u, (s0, s1))
+    xhat_dot = r * (_wide(u_dot) - t - xhat * p)
+    dz, dz_dot = _passed(on, dy), _passed(on, dy_dot)
+    b_dot = dz_dot_xhat + r * (dz_u_dot - a * t - p * b)
     moved = dz_dot - a_dot - xhat_dot * b - xhat * b_dot - r * p * (dz - a - xhat * b)
     return (r * scale * moved).to(u.dtype)
 
@@ -144,24 +198,38 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(function, dynamic=False, fullgraph=True, options=RECOMPUTE)
 
 
-def fused(function: Callable[..., Any], *given: Any) -> Any:
-    """Call a function of tensors, the first of which decides: compiled on CUDA, as it is elsewhere."""
-    return _called_compiled(function, *given) if given[0].is_cuda else function(*given)
+def fused(function: Callable[..., Any], *given: Any, any_size: bool = False) -> Any:
+    """Call a function of tensors, the first of which decides: compiled on CUDA, as it is elsewhere.
+
+    Args:
+        function: Elementwise operations and reductions.
+        given: Its arguments.
+        any_size: Compile it once for images of all even sizes. Sums over pixels do not get slower by that;
+            what writes pixels does: the place of each takes divisions by numbers that are not known.
+    """
+    return _called_compiled(function, given, any_size) if given[0].is_cuda else function(*given)
 
 
-def _called_compiled(function: Callable[..., Any], *given: Any) -> Any:
+def _called_compiled(function: Callable[..., Any], given: Sequence[Any], any_size: bool) -> Any:
     """Call the compiled function, which is made once for all numbers of images.
 
-    Pixels and channels are constants in it; the leading dimensions of ``[n, h, w, c]`` and of
-    ``[groups, n, c, h, w]`` are not.
+    These are the leading dimensions of ``[n, h, w, c]`` and of ``[groups, n, c, h, w]``; all others are
+    constants, and so the compiler knows them.
     """
     from torch import _dynamo
 
-    for tensor in given:
-        for dimension in range(tensor.dim() - 3 if isinstance(tensor, Tensor) else 0):
-            _dynamo.maybe_mark_dynamic(tensor, dimension)
+    even = not any(side % 2 for side in given[0].shape[1:3])
+
+    def marked(value: Any) -> Any:
+        if not isinstance(value, Tensor) or value.dim() < 4:
+            return value
+        value = value.detach()  # a mark stays on its tensor
+        for dimension in range(value.dim() - 3 + 2 * (any_size and even)):
+            _dynamo.maybe_mark_dynamic(value, dimension)
+        return value
+
     with _dynamo.config.patch(recompile_limit=64):
-        return _compiled(function)(*given)
+        return _compiled(function)(*map(marked, given))
 
 
 def _conv(x: Tensor, w: Tensor) -> Tensor:
@@ -216,8 +284,8 @@ class Features:
         for k, w in enumerate(self.weights):
             u, affine = _conv(x, w), (params[f"{k}.scale"], params[f"{k}.shift"])
             self.inputs.append(x)
-            x, mean, r = fused(block, u, *affine)
-            self.blocks.append((u, mean, r, *affine))
+            self.blocks.append((u, *fused(moments, u, any_size=True), *affine))
+            x = fused(block, *self.blocks[-1])
         self.shape = x.shape[1:]
         self.values = self._flat(x)
 
@@ -239,14 +307,15 @@ class Features:
         return features.view(-1, c, h, w).permute(0, 2, 3, 1).to(self.dtype).contiguous()
 
     def back(self, slope: Tensor) -> None:
-        """From dL/dvalues to dL/dy (``dy``), dL/du (``du``) and the sums of `block_back` of each layer."""
+        """From dL/dvalues to dL/dy (``dy``), dL/du (``du``) and `back_sums` (``sums``) of each layer."""
         self.dy = [self._unflat(slope)]
         self.du: list[Tensor] = []
-        self.sums: list[list[Tensor]] = []
+        self.sums: list[tuple[Tensor, Tensor]] = []
         for k in reversed(self.layers):
-            du, *sums = fused(block_back, *self.blocks[k], self.dy[0])
+            read = *self.blocks[k], self.dy[0]
+            self.sums.insert(0, fused(back_sums, *read, any_size=True))
+            du = fused(block_back, *read, *self.sums[0])
             self.du.insert(0, du)
-            self.sums.insert(0, sums)
             if k:
                 self.dy.insert(0, _conv_back(du, self.inputs[k], self.weights[k], to_weight=False))
 
@@ -291,9 +360,9 @@ class Pass(Features):
 
     def gradients(self) -> Params:
         """dL/dtheta of all images in the order of `ConvNet.shapes`; 0 for the biases of convolutions."""
-        sums = torch.cat([s.flatten(1) for pair in self.sums for s in pair], 1).sum(0)
-        by_layer = sums.view(len(self.layers), 2, -1).unbind()
-        zeros = torch.zeros_like(by_layer[0][0])
+        sums = torch.cat([each.flatten(1) for pair in self.sums for each in pair], 1).sum(0)
+        by_layer = sums.view(len(self.layers), 2, -1)
+        zeros = torch.zeros_like(by_layer[0, 0])
         found: Params = {}
         for k, (shift, scale) in enumerate(by_layer):
             g = _conv_back(self.du[k], self.inputs[k], self.weights[k], to_weight=True)
@@ -321,12 +390,14 @@ class Pass(Features):
         along = [[w.to(self.dtype, memory_format=torch.channels_last) for w in layer] for layer in v[:-1]]
         u_dots: list[Tensor] = []
         x_dots: list[Tensor] = []
+        means: list[tuple[Tensor, Tensor]] = []
         for k, x in enumerate(self.inputs):
             u_dot = torch.cat([_conv(of, w) for (of,), w in zip(_each(groups, x), along[k])])
             if k:
                 u_dot = u_dot + _conv(x_dots[-1], self.weights[k])
             u_dots.append(u_dot)
-            x_dots.append(fused(block_push, *self.blocks[k], u_dot))
+            means.append(fused(push_means, *self.blocks[k][:3], u_dot, any_size=True))
+            x_dots.append(fused(block_push, *self.blocks[k], u_dot, *means[k]))
 
         slope, features = _grouped(self.slope, groups), _grouped(self.values, groups)
         logits_dot = self._flat(x_dots[-1]) @ self.classifier.mT + (features @ v[-1].mT).flatten(0, 1)
@@ -334,7 +405,9 @@ class Pass(Features):
         slope_dot = self.weight * p * (logits_dot - (p * logits_dot).sum(-1, keepdim=True))
         dy_dot = self._unflat(slope_dot @ self.classifier + (slope @ v[-1]).flatten(0, 1))
         for k in reversed(self.layers):
-            du_dot = fused(block_push_back, *self.blocks[k], u_dots[k], self.dy[k], dy_dot)
+            read = *self.blocks[k], u_dots[k], self.dy[k], dy_dot
+            more = fused(push_back_means, *read, any_size=True)
+            du_dot = fused(block_push_back, *read, *means[k], *self.sums[k], *more)
             x, w = self.inputs[k], self.weights[k]
             dy_dot = _conv_back(du_dot, x, w, to_weight=False) + torch.cat(
                 [

@@ -83,3 +83,48 @@ class Captured:
             self.step()
         else:
             self.graph.replay()
+
+
+class CapturedMany:
+    """Independent steps, each recorded, that run at the same time on several streams; in turn on the CPU.
+
+    Steps of one stream share memory: what a step leaves behind must lie in tensors that exist before.
+
+    Args:
+        steps: The functions; none reads what another writes.
+        device: Where they run.
+        streams: Steps at the same time.
+    """
+
+    def __init__(self, steps: Sequence[Callable[[], object]], device: torch.device | str, streams: int = 8):
+        self.steps = list(steps)
+        self.graphs: list[torch.cuda.CUDAGraph] = []
+        if torch.device(device).type != "cuda":
+            return
+        self.streams = [torch.cuda.Stream() for _ in range(streams)]  # type: ignore[no-untyped-call]
+        pools = [torch.cuda.graph_pool_handle() for _ in self.streams]
+        self._begin()
+        for k, step in enumerate(self.steps):
+            with torch.cuda.stream(self.streams[k % streams]):
+                step()
+                self.graphs.append(record(step, pools[k % streams]))
+        self._end()
+
+    def _begin(self) -> None:
+        for stream in self.streams:
+            stream.wait_stream(torch.cuda.current_stream())
+
+    def _end(self) -> None:
+        for stream in self.streams:
+            torch.cuda.current_stream().wait_stream(stream)
+
+    def __call__(self) -> None:
+        if not self.graphs:
+            for step in self.steps:
+                step()
+            return
+        self._begin()
+        for k, graph in enumerate(self.graphs):
+            with torch.cuda.stream(self.streams[k % len(self.streams)]):
+                graph.replay()
+        self._end()

@@ -73,11 +73,13 @@ def train_networks(
     shapes = {tuple(train.x.shape) for train in trains}
     if len(shapes) != 1:
         raise InputError(f"training sets of one shape are needed, got {sorted(shapes)}")
+    if any(train.weight is not None for train in trains):
+        raise InputError("training images have weights, which count in validation alone; leave them out")
     run = _Runs(trains, recipe, after, seed, role, torch.device(device), inputs)
     if run.device.type == "cuda":
         return _on_streams(run, networks, streams)
-    workers = max(1, min(torch.get_num_threads(), len(networks)))
-    if workers == 1:
+    workers = min(torch.get_num_threads(), len(networks))
+    if torch.get_num_threads() == 1 or not networks:
         return [run.all(_Trainer(run, net), i) for i, net in enumerate(networks)]
     with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         return list(pool.map(lambda job: run.all(_Trainer(run, job[1]), job[0]), enumerate(networks)))

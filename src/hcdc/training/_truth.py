@@ -18,6 +18,7 @@ from hcdc.core.checkpoint import content_key
 from hcdc.core.errors import NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
+from hcdc.core.seeds import stream
 from hcdc.datasets._images import Images
 from hcdc.spaces._base import Config, Params, Space, config_hash, stack
 from hcdc.tasks._base import Task
@@ -149,8 +150,11 @@ def _run_images(
 
 
 def _score(network: Any, params: Params, task: ImageTask, part: Images) -> torch.Tensor:
-    """Loss and accuracy ``[2]`` on a part; BatchNorm takes the statistics of `SCORED` images at a time."""
-    logits = [forward(network, params, task.inputs(x)) for x in torch.split(part.x, SCORED)]
+    """Loss and accuracy ``[2]`` on a part; BatchNorm takes the statistics of up to `SCORED` images, in equal
+    shares: a last one of few images would be scored by poor statistics.
+    """
+    shares = torch.tensor_split(part.x, math.ceil(len(part) / SCORED))
+    logits = [forward(network, params, task.inputs(x)) for x in shares]
     outputs = torch.cat(logits)
     return torch.stack([task.loss(outputs, part), task.score(outputs, part)])
 
@@ -190,7 +194,8 @@ def truth(
         for line in records.read(file):
             seconds = line["seconds"] if line["device"] == here else math.nan
             known[line["hash"]] = Result(line["values"], seconds)
-    missing = [config for config in configs if config_hash(config) not in known]
+    keys = {config_hash(config): _identity(task, space, config) for config in configs}
+    missing = [config for config in configs if keys[config_hash(config)] not in known]
     if missing:
         phase = (progress or Progress()).phase("full data", len(missing))
         phase.first_step = 0
@@ -200,11 +205,11 @@ def truth(
             nonlocal count
             file.parent.mkdir(parents=True, exist_ok=True)
             for config, result in batch:
-                known[config_hash(config)] = result
+                known[keys[config_hash(config)]] = result
                 records.append(
                     file,
                     {
-                        "hash": config_hash(config),
+                        "hash": keys[config_hash(config)],
                         "config": json.loads(json.dumps(config)),
                         "values": result.values,
                         "seconds": result.seconds,
@@ -216,4 +221,19 @@ def truth(
 
         parts = {"val": task.val, "test": task.test}  # type: ignore[attr-defined]
         run_candidates(task, space, missing, task.train, parts, recipe, 0, "truth", device, keep)
-    return [known[config_hash(config)] for config in configs]
+    return [known[keys[config_hash(config)]] for config in configs]
+
+
+@torch.no_grad()
+def _identity(task: Task, space: Space, config: Config) -> str:
+    """The key of a candidate's results: its hash and, of a module of the user's own, what it computes.
+
+    The code of a module is in no key: without this, a changed one would be given its predecessor's results.
+    """
+    if not isinstance(task, ImageTask) or isinstance(task.model, str):
+        return config_hash(config)
+    network = task.network(space, config)
+    outputs = network.forward(network.init(stream(0, "identity")), None, task.inputs(task.train.x[:8]).cpu())
+    return (
+        f"{config_hash(config)}-{content_key({'outputs': (outputs.double().round(decimals=4) + 0).tolist()})}"
+    )

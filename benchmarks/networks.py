@@ -1,0 +1,96 @@
+"""Training many different cells on 500 images: all at once against one after the other.
+
+    PYTHONPATH=src python3 benchmarks/networks.py --cells 100 --steps 400
+
+The usual way is a loop over the cells, each step launched kernel by kernel in float32 with torch.optim.SGD;
+it is timed on ``--plain`` cells and scaled to all. One run, one machine; the record lies beside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+import torch
+from torch.nn import functional as F
+
+from hcdc.core.files import write_atomic
+from hcdc.core.recipe import Recipe
+from hcdc.core.records import environment
+from hcdc.datasets._images import Images
+from hcdc.spaces import NASBench201
+from hcdc.training._networks import batches, learning_rates, train_networks
+
+
+def plain(network, images, recipe, device):
+    """One network, step by step."""
+    generator = torch.Generator().manual_seed(0)
+    params = {name: p.to(device).requires_grad_() for name, p in network.init(generator).items()}
+    optimizer = torch.optim.SGD(params.values(), recipe.lr, momentum=0.9, weight_decay=recipe.weight_decay)
+    order = batches(len(images), recipe.batch, recipe.steps, generator).to(device)
+    rates = learning_rates(recipe).tolist()
+    for step in range(recipe.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = rates[step]
+        loss = F.cross_entropy(network.forward(params, None, images.x[order[step]]), images.y[order[step]])
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_([p for p in params.values() if p.grad is not None], recipe.clip)
+        optimizer.step()
+
+
+def timed(function, device):
+    if device == "cuda":
+        torch.cuda.synchronize()
+    begun = time.perf_counter()
+    function()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - begun
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cells", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--plain", type=int, default=4, help="cells of the usual way")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out")
+    given = parser.parse_args()
+    device = given.device
+    space = NASBench201()
+    cells = space.candidates()[: given.cells]
+    networks = [dataclasses.replace(space.network(3, 10, cell), fused=True) for cell in cells]
+    images = Images(torch.randn(500, 3, 32, 32, device=device), torch.arange(500, device=device) % 10)
+    recipe = Recipe(
+        steps=given.steps, lr=0.025, weight_decay=3e-4, optimizer="sgd", batch=64, lr_end=0.001, clip=5.0
+    )
+
+    def ours(count, settings):
+        train_networks(
+            networks[:count], [images], settings, lambda *_: None, seed=0, role="benchmark", device=device
+        )
+
+    short = dataclasses.replace(recipe, steps=2)
+    ours(min(2, given.cells), short)
+    plain(networks[0], images, short, device)
+    fast = timed(lambda: ours(given.cells, recipe), device)
+    slow = timed(lambda: [plain(n, images, recipe, device) for n in networks[: given.plain]], device)
+    usual = slow / given.plain * given.cells
+    found = {
+        "benchmark": "networks", "cells": given.cells, "steps": given.steps, "batch": 64,
+        "seconds": fast, "usual_seconds": usual, "usual_timed_cells": given.plain, "ratio": usual / fast,
+        "environment": environment(device),
+    }  # fmt: skip
+    name = "networks.json" if device == "cuda" else "networks-cpu.json"
+    out = Path(given.out or Path(__file__).parent / "records" / name)
+    write_atomic(out, json.dumps(found, indent=1, sort_keys=True) + "\n")
+    print(f"{given.cells} cells x {given.steps} steps: {fast:.1f} s, one after the other {usual:.1f} s")
+    print(f"{usual / fast:.1f} times faster; written to {out}")
+
+
+if __name__ == "__main__":
+    main()

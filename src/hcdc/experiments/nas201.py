@@ -1,0 +1,231 @@
+"""Protocol ``nas201``: rank at least 500 held-out NAS-Bench-201 cells on copies of CIFAR.
+
+Each copy has 500 training and 200 validation images (CIFAR-10). The judging cells are trained once on it, by
+the published protocol (50 epochs, lr .025, one initialisation) or by the calibrated recipe, and their scores
+are recorded cell by cell; draws of 100 cells, intervals, regrets and costs are made of these by
+`hcdc.experiments.nas201_tables`. The first 1,000 cells of the space's order were used to choose settings and
+judge nothing; probes come from the cells after the judges. Probes see the table's validation accuracy, never
+test accuracy.
+
+    python -m hcdc.experiments.nas201 --dataset cifar10 --table T.csv.gz --rows hcdc --seeds 100 --out F.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hcdc.condensers import REDUCERS, Probing, condense, plan
+from hcdc.condensers._probing import learn_examples, weigh_examples
+from hcdc.core import records
+from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.progress import Progress
+from hcdc.core.recipe import Recipe
+from hcdc.core.seeds import derive, numpy_stream
+from hcdc.datasets import data
+from hcdc.datasets._images import Images
+from hcdc.spaces import Config, NASBench201, NASBench201Table, TableTruth
+from hcdc.tasks import ImageTask
+from hcdc.training import predictors, run_candidates
+
+PROTOCOL = "nas201"
+TUNING = 1000
+PUBLISHED = Recipe(
+    steps=400, lr=0.025, weight_decay=3e-4, seeds=1, optimizer="sgd", batch=64, lr_end=0.001, clip=5.0
+)
+log = logging.getLogger("hcdc")
+
+
+def judging_cells(count: int) -> list[Config]:
+    """The cells that judge: none of them chose a setting."""
+    return NASBench201().candidates()[TUNING : TUNING + count]
+
+
+def probe_cells(draw: int, count: int, judges: int) -> list[Config]:
+    """One draw of probes, from the cells that neither judge nor chose a setting."""
+    rest = NASBench201().candidates()[TUNING + judges :]
+    return [rest[i] for i in numpy_stream(draw, "nas201-probes").permutation(len(rest))[:count]]
+
+
+class Protocol:
+    """One data set, its judges and where records go.
+
+    Args:
+        dataset: A name or path for `hcdc.data`.
+        table: The benchmark's table.
+        benchmark: ``"cifar10"`` or ``"cifar100"``, the table's columns.
+        per_class, val_per_class: Images a class of S_train and S_val.
+        judges: Number of judging cells.
+        out: The record file.
+    """
+
+    def __init__(
+        self,
+        dataset: str,
+        table: str,
+        benchmark: str,
+        per_class: int,
+        val_per_class: int,
+        judges: int,
+        out: str | Path,
+        device: str,
+    ):
+        images = data(dataset)
+        self.task = ImageTask(images).to(device)  # type: ignore[arg-type]
+        self.space, self.device, self.out = NASBench201(), device, out
+        self.truth = TableTruth(NASBench201Table(table), benchmark)
+        self.cells = judging_cells(judges)
+        classes = self.task.num_classes
+        self.train_size, self.val_size = per_class * classes, val_per_class * classes
+        made = plan(self.task, self.space, "hcdc", train_size=self.train_size, val_method="probes")
+        self.calibrated = made.calibrated
+        self.shared = {
+            "protocol": PROTOCOL, "dataset": benchmark, "data": made.meta["data"]["fingerprint"],
+            "train_size": self.train_size, "val_size": self.val_size, "judges": judges,
+        }  # fmt: skip
+
+    def write(self, label: str, **found: Any) -> None:
+        """Append a record; what it says is what was run."""
+        records.append(
+            self.out,
+            {**self.shared, "label": label, **found, "environment": records.environment(self.device)},
+        )
+
+    def write_truth(self) -> None:
+        """What the table says of the judging cells, and what is free to know."""
+        cells = self.cells
+        classes = self.task.num_classes
+        self.write(
+            "truth",
+            cells=[c["cell"] for c in cells],
+            val=[self.truth.score(c, "val") for c in cells],
+            test=[self.truth.score(c, "test") for c in cells],
+            val12=[self.truth.score(c, "val", 12) for c in cells],
+            seconds=[self.truth.seconds(c) for c in cells],
+            parameters=[self.space.parameter_count(c, 3, classes) for c in cells],
+            features=[self.space.features(c) for c in cells],
+        )
+
+    def judge(
+        self, s_train: Images, parts: dict[str, Images], recipe: Recipe
+    ) -> tuple[dict[str, Any], float]:
+        """Scores of all judging cells on every part, and the seconds of training and scoring."""
+        begun = time.perf_counter()
+        results = run_candidates(
+            self.task, self.space, self.cells, s_train, parts, recipe, 0, "judge", self.device
+        )
+        names = [f"{part}.{what}" for part in parts for what in ("loss", "score")]
+        table = {name: [round(r.values[name], 5) for r in results] for name in names}
+        return table, time.perf_counter() - begun
+
+    def hcdc(self, seed: int, train_method: str, draws: Sequence[int], modes: Sequence[str]) -> None:
+        """HCDC's validation sets for one S_train, with random and real ones beside them."""
+        task, device = self.task, self.device
+        begun = time.perf_counter()
+        made = condense(
+            task, self.space, train_method, train_size=self.train_size, val_size=self.val_size, seed=seed,
+            val_method="random", device=device,
+        ).to(device)  # fmt: skip
+        train_seconds = time.perf_counter() - begun
+        s_train, start = made.train, made.val
+        parts: dict[str, Any] = {"random": start, "real": task.val}
+        notes: dict[str, Any] = {}
+        for draw in draws:
+            cells = probe_cells(derive(seed, "draw", draw), Probing().probes, len(self.cells))
+            scores = [self.truth.score(c, "val") for c in cells]
+            begun = time.perf_counter()
+            networks = predictors(
+                task, self.space, cells, s_train, self.calibrated, seed=seed, role="probe", device=device
+            )
+            shared = time.perf_counter() - begun
+            for mode in modes:
+                begun = time.perf_counter()
+                if mode == "weighted":
+                    s_val, history = weigh_examples(task, networks, scores, self.val_size, seed, Probing())
+                else:
+                    s_val, history = learn_examples(
+                        task, networks, scores, start, Probing(), device=device,
+                        phase=Progress().phase(mode), checkpoint=Checkpoint(None),
+                    )  # fmt: skip
+                spent = time.perf_counter() - begun + shared + train_seconds
+                parts[f"{mode}-{draw}"] = s_val
+                notes[f"{mode}-{draw}"] = {
+                    "probes": [c["cell"] for c in cells],
+                    "probe_scores": scores,
+                    "probe_seconds": sum(self.truth.seconds(c) for c in cells),
+                    "condense_seconds": spent,
+                    "history": history,
+                }
+                log.info("%s draw %d seed %d: %s, %.1f s", mode, draw, seed, history[-1], spent)
+        table, seconds = self.judge(s_train, parts, self.calibrated)  # type: ignore[arg-type]
+        for part in parts:
+            label = part.split("-")[0]
+            named = {what: table[f"{part}.{what}"] for what in ("loss", "score")}
+            extra = notes.get(part, {"condense_seconds": train_seconds})
+            draw_of = int(part.split("-")[1]) if "-" in part else None
+            self.write(
+                f"hcdc-{label}" if part in notes else f"{label}-val", train_method=train_method, seed=seed,
+                draw=draw_of, recipe=self.calibrated.as_dict(), judge_seconds=seconds / len(parts),
+                **named, **extra,
+            )  # fmt: skip
+
+    def copy(self, method: str, seed: int, recipes: Sequence[str]) -> None:
+        """A copy by one of the other methods: its S_train, random validation images."""
+        made = condense(
+            self.task, self.space, method, train_size=self.train_size, val_size=self.val_size, seed=seed,
+            val_method="random", device=self.device,
+        )  # fmt: skip
+        small = made.to(self.device)
+        one = dataclasses.replace(self.calibrated, seeds=2)
+        for name in recipes:
+            recipe = PUBLISHED if name == "published" else one
+            table, seconds = self.judge(small.train, {"val": small.val, "real": self.task.val}, recipe)  # type: ignore[dict-item, arg-type]
+            self.write(
+                method, seed=seed, recipe_name=name, recipe=recipe.as_dict(), judge_seconds=seconds,
+                making=made.record, **table,
+            )  # fmt: skip
+            log.info("%s %s seed %d judged in %.1f s", method, name, seed, seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--dataset", default="cifar10")
+    parser.add_argument("--benchmark", default="cifar10")
+    parser.add_argument("--table", required=True)
+    parser.add_argument("--rows", default="hcdc", help=f"hcdc, or some of {','.join(REDUCERS)}")
+    parser.add_argument("--modes", default="probes,weighted")
+    parser.add_argument("--recipes", default="calibrated,published")
+    parser.add_argument("--train-method", default="random")
+    parser.add_argument("--seeds", default="100")
+    parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--judges", type=int, default=512)
+    parser.add_argument("--per-class", type=int, default=50)
+    parser.add_argument("--val-per-class", type=int, default=20)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    protocol = Protocol(
+        given.dataset, given.table, given.benchmark, given.per_class, given.val_per_class, given.judges,
+        given.out, given.device,
+    )  # fmt: skip
+    protocol.write_truth()
+    for seed in (int(v) for v in given.seeds.split(",")):
+        for row in given.rows.split(","):
+            if row == "hcdc":
+                protocol.hcdc(seed, given.train_method, range(given.draws), given.modes.split(","))
+            else:
+                protocol.copy(row, seed, given.recipes.split(","))
+
+
+if __name__ == "__main__":
+    main()
