@@ -280,7 +280,7 @@ class Features:
         ]
         self.inputs: list[Tensor] = []
         self.blocks: list[tuple[Tensor, ...]] = []
-        x = images.permute(0, 2, 3, 1).to(dtype).contiguous()
+        x = images.to(dtype, memory_format=torch.channels_last).permute(0, 2, 3, 1).contiguous()
         for k, w in enumerate(self.weights):
             u, affine = _conv(x, w), (params[f"{k}.scale"], params[f"{k}.shift"])
             self.inputs.append(x)
@@ -300,11 +300,13 @@ class Features:
 
     def _flat(self, x: Tensor) -> Tensor:
         """Features in the order of `ConvNet`: channels, rows, columns."""
-        return _wide(x).permute(0, 3, 1, 2).flatten(1)
+        wide = torch.promote_types(x.dtype, torch.float32)
+        return x.permute(0, 3, 1, 2).to(wide, memory_format=torch.contiguous_format).flatten(1)
 
     def _unflat(self, features: Tensor) -> Tensor:
         h, w, c = self.shape
-        return features.view(-1, c, h, w).permute(0, 2, 3, 1).to(self.dtype).contiguous()
+        dy = features.view(-1, c, h, w).to(self.dtype, memory_format=torch.channels_last)
+        return dy.permute(0, 2, 3, 1).contiguous()
 
     def back(self, slope: Tensor) -> None:
         """From dL/dvalues to dL/dy (``dy``), dL/du (``du``) and `back_sums` (``sums``) of each layer."""

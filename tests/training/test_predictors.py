@@ -1,0 +1,210 @@
+"""Trained candidates as functions of a labelled set: the forward pass of what training gives."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from hcdc.core.recipe import Recipe
+from hcdc.datasets import data
+from hcdc.datasets._table import Rows, TableData
+from hcdc.spaces import Finite, NASBench201, config_hash, stack
+from hcdc.tasks import ImageTask, TableTask
+from hcdc.training import init_many, predictors, run_candidates, train_many, train_networks
+from hcdc.training import _truth as truths
+from hcdc.training._networks import Layout
+from hcdc.training._predictors import image_networks
+
+SPACE = NASBench201(channels=2)
+RECIPE = Recipe(steps=3, lr=0.05, optimizer="sgd", batch=10, seeds=2)
+
+
+@pytest.fixture(scope="module")
+def task():
+    return ImageTask(data("digits"))
+
+
+@pytest.fixture(scope="module")
+def cells():
+    return SPACE.candidates()[:3]
+
+
+@pytest.fixture(scope="module")
+def made(task, cells):
+    """S_train and the predictors of three cells, two repeats each."""
+    train = task.sample("train", 20, 0)
+    return train, predictors(task, SPACE, cells, train, RECIPE, seed=3, role="probe", device="cpu")
+
+
+def test_outputs_are_those_of_the_trained_networks(task, cells, made):
+    train, found = made
+    networks = image_networks(task, SPACE, cells)
+    trained = train_networks(
+        networks, [train], RECIPE, lambda n, k, r, p: {name: q.clone() for name, q in p.items()},
+        seed=3, role="probe", device="cpu",
+    )  # fmt: skip
+    assert [len(repeats) for repeats in found] == [2, 2, 2]
+    stored = task.val
+    assert stored.x.dtype == torch.uint8
+    seen = task.inputs(stored.x)
+    for network, repeats, sets in zip(networks, found, trained):
+        plain = dataclasses.replace(network, fused=False)
+        for predict, params in zip(repeats, sets[0]):
+            assert torch.equal(predict(stored), network.forward(params, None, seen))
+            torch.testing.assert_close(
+                predict(stored), plain.forward(params, None, seen), rtol=1e-4, atol=1e-4
+            )
+        assert not torch.equal(repeats[0](stored), repeats[1](stored))
+
+
+def test_outputs_are_differentiable_in_the_examples_alone(task, made):
+    predict = made[1][0][0]
+    small = task.sample("val", 10, 0)
+    x = small.x.clone().requires_grad_()
+    outputs = predict(task.replace(small, {"x": x}))
+    (slope,) = torch.autograd.grad(task.loss(outputs, small), x)
+    direction = torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
+
+    def loss(step):
+        moved = task.replace(small, {"x": small.x.double() + step * direction.double()})
+        return task.loss(double(moved), moved)
+
+    double = in_double(predict)
+    expected = (loss(1e-5) - loss(-1e-5)) / 2e-5
+    torch.testing.assert_close((slope * direction).sum().double(), expected, rtol=1e-3, atol=1e-5)
+
+
+def in_double(predict):
+    """The same predictor with parameters in float64, from what it holds."""
+    held = dict(zip(predict.__code__.co_freevars, (cell.cell_contents for cell in predict.__closure__)))
+    params = {name: p.double() for name, p in held["kept"].items()}
+    network = held["networks"][held["network"]]
+    return lambda images: network.forward(params, None, images.x)
+
+
+def test_candidates_are_trained_with_torchs_own_batch_norm(task, cells):
+    assert all(network.fused for network in image_networks(task, SPACE, cells))
+    own = ImageTask(task.data, lambda config: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))
+    space = Finite("width", [1, 2])
+    assert len(image_networks(own, space, space.candidates())) == 2
+
+
+def test_tables_have_predictors_too():
+    rng = np.random.default_rng(0)
+    x = torch.from_numpy(rng.normal(size=(40, 3)))
+    y = torch.arange(40) % 2
+    rows = [Rows(x[a:b], y[a:b]) for a, b in ((0, 20), (20, 30), (30, 40))]
+    task = TableTask(TableData("rows", "memory", *rows, num_classes=2))
+    space = task.space()
+    configs = space.sample(3, rng)
+    recipe = Recipe(steps=5, lr=0.1, seeds=2)
+    found = predictors(task, space, configs, task.train, recipe, seed=1, role="probe", device="cpu")
+    for config, repeats in zip(configs, found):
+        keys = [(config_hash(config), repeat) for repeat in range(2)]
+        lam = stack(space, [config]).expand(2, -1)
+        params = train_many(task, init_many(task, keys, 1, "probe", "cpu"), lam, task.train, recipe)
+        for repeat, predict in enumerate(repeats):
+            one = {name: p[repeat] for name, p in params.items()}
+            torch.testing.assert_close(predict(task.val), task.predict(one, lam[0], task.val))
+
+
+# --- results of candidates ----------------------------------------------------------------------------------
+
+
+def results(task, cells, train, parts, **options):
+    return run_candidates(task, SPACE, cells, train, parts, RECIPE, 3, "probe", "cpu", **options)
+
+
+def test_results_are_means_over_repeats_on_every_part(task, cells, made):
+    train, found = made
+    weight = torch.rand(20, generator=torch.Generator().manual_seed(0))
+    weighted = task.replace(task.sample("val", 20, 1), {"weight": weight})
+    batches = []
+    got = results(task, cells, train, {"val": task.val, "w": weighted}, on_batch=batches.append)
+    assert [config for batch in batches for config, _ in batch] == cells
+    assert [result for batch in batches for _, result in batch] == got
+    for result, repeats in zip(got, found):
+        for name, part in (("val", task.val), ("w", weighted)):
+            outputs = [predict(part) for predict in repeats]
+            loss = torch.stack([task.loss(o, part) for o in outputs]).mean()
+            score = torch.stack([task.score(o, part) for o in outputs]).mean()
+            assert result.values[f"{name}.loss"] == pytest.approx(float(loss), rel=1e-5)
+            assert result.values[f"{name}.score"] == pytest.approx(float(score), rel=1e-5)
+        assert result.seconds > 0
+
+
+def test_a_result_does_not_depend_on_the_candidates_beside_it(task, cells, made, monkeypatch):
+    train = made[0]
+    parts = {"val": task.val}
+    together = [r.values for r in results(task, cells, train, parts)]
+    assert [r.values for r in results(task, cells[::-1], train, parts)] == together[::-1]
+    assert results(task, cells[1:2], train, parts)[0].values == together[1]
+
+
+def test_parts_are_scored_in_equal_shares(task, cells, made, monkeypatch):
+    """BatchNorm takes the statistics of a share; 143 images in shares of at most 71 are 48, 48 and 47."""
+    monkeypatch.setattr(truths, "SCORED", 71)
+    train, found = made
+    got = results(task, cells[:1], train, {"val": task.val})[0].values["val.score"]
+    right = 0.0
+    for predict in found[0]:
+        outputs = torch.cat([predict(task.subset(task.val, i)) for i in torch.arange(143).tensor_split(3)])
+        right += float(task.score(outputs, task.val)) / 2
+    assert got == pytest.approx(right, rel=1e-6)
+
+
+def test_a_network_that_diverges_is_named(task, cells, made):
+    wild = dataclasses.replace(RECIPE, lr=1e30)
+    with pytest.raises(truths.NumericalError, match=r"candidate .*cell.* non-finite loss .*\(now 1e\+30\)"):
+        run_candidates(task, SPACE, cells[:1], made[0], {"val": task.val}, wild, 0, "x", "cpu")
+
+
+# --- full-data results of a user's own module -----------------------------------------------------------------
+
+
+def truth_of(task, space, tmp_path):
+    recipe = Recipe(steps=2, lr=0.05, optimizer="sgd", batch=64)
+    return truths.truth(
+        task, space, space.candidates(), recipe, fingerprint="f", description={"task": task.spec()},
+        cache=tmp_path,
+    )  # fmt: skip
+
+
+def test_a_changed_module_is_trained_anew(task, tmp_path, monkeypatch):
+    """Two modules of one name: the second must not be given the results of the first."""
+    space = Finite("width", [4, 8])
+
+    def factory(activation):
+        def make(config):
+            width = config["width"]
+            return nn.Sequential(nn.Flatten(), nn.Linear(64, width), activation(), nn.Linear(width, 10))
+
+        return make
+
+    first, second = (ImageTask(task.data, factory(a)) for a in (nn.ReLU, nn.Tanh))
+    assert first.spec() == second.spec()
+    trained = []
+    run = truths.run_candidates
+    monkeypatch.setattr(
+        truths, "run_candidates", lambda *a, **k: (trained.append(len(a[2])), run(*a, **k))[1]
+    )
+    one, two = truth_of(first, space, tmp_path), truth_of(second, space, tmp_path)
+    assert trained == [2, 2]
+    assert [r.values for r in one] != [r.values for r in two]
+    assert [r.values for r in truth_of(first, space, tmp_path)] == [r.values for r in one]
+    assert trained == [2, 2]  # known
+
+
+def test_the_results_of_cells_are_kept_by_their_hash(task, tmp_path):
+    config = SPACE.candidates()[0]
+    assert truths._identity(task, SPACE, config) == config_hash(config)
+
+
+def test_a_layout_holds_what_the_module_has(task):
+    """A module's parameters survive training in one vector: names and shapes are those of the module."""
+    own = ImageTask(task.data, lambda config: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))
+    params = own.network(None, {"width": 1}).init(torch.Generator().manual_seed(0))
+    assert list(params) == ["1.weight", "1.bias"]
+    assert Layout(params).matrices == 640
