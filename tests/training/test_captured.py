@@ -47,7 +47,7 @@ def test_nothing_is_collected_while_recording():
         gc.enable()
 
 
-# --- CUDA, by a stand-in that says what it was asked --------------------------------------------------------
+# --- CUDA, by a stand-in that says what it was asked ---------------------------------------
 
 
 class Stream:

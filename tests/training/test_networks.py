@@ -244,7 +244,7 @@ def test_what_cannot_be_trained_is_refused(train):
         run([network], [dataclasses.replace(train, weight=torch.ones(20))])
 
 
-# --- the pieces -------------------------------------------------------------------------------------------
+# --- the pieces ---------------------------------------
 
 
 def test_batches_are_epochs_without_repeats():

@@ -12,9 +12,8 @@ from hcdc.datasets import data
 from hcdc.datasets._table import Rows, TableData
 from hcdc.spaces import Finite, NASBench201, config_hash, stack
 from hcdc.tasks import ImageTask, TableTask
-from hcdc.training import init_many, predictors, run_candidates, train_many, train_networks
 from hcdc.training import _truth as truths
-from hcdc.training._networks import Layout
+from hcdc.training import init_many, predictors, run_candidates, train_many, train_networks
 from hcdc.training._predictors import image_networks
 
 SPACE = NASBench201(channels=2)
@@ -38,50 +37,44 @@ def made(task, cells):
     return train, predictors(task, SPACE, cells, train, RECIPE, seed=3, role="probe", device="cpu")
 
 
-def test_outputs_are_those_of_the_trained_networks(task, cells, made):
-    train, found = made
+@pytest.fixture(scope="module")
+def trained(task, cells, made):
+    """The networks of the cells, and what training makes of their parameters, by cell and repeat."""
     networks = image_networks(task, SPACE, cells)
-    trained = train_networks(
-        networks, [train], RECIPE, lambda n, k, r, p: {name: q.clone() for name, q in p.items()},
+    found = train_networks(
+        networks, [made[0]], RECIPE, lambda n, k, r, p: {name: q.clone() for name, q in p.items()},
         seed=3, role="probe", device="cpu",
     )  # fmt: skip
-    assert [len(repeats) for repeats in found] == [2, 2, 2]
+    return networks, [sets[0] for sets in found]
+
+
+def test_outputs_are_those_of_the_trained_networks(task, made, trained):
+    assert [len(repeats) for repeats in made[1]] == [2, 2, 2]
     stored = task.val
     assert stored.x.dtype == torch.uint8
     seen = task.inputs(stored.x)
-    for network, repeats, sets in zip(networks, found, trained):
+    for network, repeats, params in zip(trained[0], made[1], trained[1]):
         plain = dataclasses.replace(network, fused=False)
-        for predict, params in zip(repeats, sets[0]):
-            assert torch.equal(predict(stored), network.forward(params, None, seen))
+        for predict, theta in zip(repeats, params):
+            assert torch.equal(predict(stored), network.forward(theta, None, seen))
             torch.testing.assert_close(
-                predict(stored), plain.forward(params, None, seen), rtol=1e-4, atol=1e-4
+                predict(stored), plain.forward(theta, None, seen), rtol=1e-4, atol=1e-4
             )
         assert not torch.equal(repeats[0](stored), repeats[1](stored))
 
 
-def test_outputs_are_differentiable_in_the_examples_alone(task, made):
-    predict = made[1][0][0]
+def test_outputs_are_differentiable_in_the_examples(task, made, trained):
     small = task.sample("val", 10, 0)
     x = small.x.clone().requires_grad_()
-    outputs = predict(task.replace(small, {"x": x}))
-    (slope,) = torch.autograd.grad(task.loss(outputs, small), x)
-    direction = torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
-
-    def loss(step):
-        moved = task.replace(small, {"x": small.x.double() + step * direction.double()})
-        return task.loss(double(moved), moved)
-
-    double = in_double(predict)
-    expected = (loss(1e-5) - loss(-1e-5)) / 2e-5
-    torch.testing.assert_close((slope * direction).sum().double(), expected, rtol=1e-3, atol=1e-5)
-
-
-def in_double(predict):
-    """The same predictor with parameters in float64, from what it holds."""
-    held = dict(zip(predict.__code__.co_freevars, (cell.cell_contents for cell in predict.__closure__)))
-    params = {name: p.double() for name, p in held["kept"].items()}
-    network = held["networks"][held["network"]]
-    return lambda images: network.forward(params, None, images.x)
+    data_with = task.replace(small, {"x": x})
+    (slope,) = torch.autograd.grad(task.loss(made[1][1][0](data_with), data_with), x)
+    network = dataclasses.replace(trained[0][1], fused=False)
+    theta = {name: p.double() for name, p in trained[1][1][0].items()}
+    double = small.x.double().requires_grad_()
+    loss = torch.nn.functional.cross_entropy(network.forward(theta, None, double), small.y)
+    (expected,) = torch.autograd.grad(loss, double)
+    assert float(expected.abs().max()) > 1e-4
+    torch.testing.assert_close(slope.double(), expected, rtol=1e-3, atol=1e-6)
 
 
 def test_candidates_are_trained_with_torchs_own_batch_norm(task, cells):
@@ -110,7 +103,7 @@ def test_tables_have_predictors_too():
             torch.testing.assert_close(predict(task.val), task.predict(one, lam[0], task.val))
 
 
-# --- results of candidates ----------------------------------------------------------------------------------
+# --- results of candidates ---------------------------------------
 
 
 def results(task, cells, train, parts, **options):
@@ -135,7 +128,7 @@ def test_results_are_means_over_repeats_on_every_part(task, cells, made):
         assert result.seconds > 0
 
 
-def test_a_result_does_not_depend_on_the_candidates_beside_it(task, cells, made, monkeypatch):
+def test_a_result_does_not_depend_on_the_candidates_beside_it(task, cells, made):
     train = made[0]
     parts = {"val": task.val}
     together = [r.values for r in results(task, cells, train, parts)]
@@ -161,7 +154,7 @@ def test_a_network_that_diverges_is_named(task, cells, made):
         run_candidates(task, SPACE, cells[:1], made[0], {"val": task.val}, wild, 0, "x", "cpu")
 
 
-# --- full-data results of a user's own module -----------------------------------------------------------------
+# --- full-data results of a user's own module ---------------------------------------
 
 
 def truth_of(task, space, tmp_path):
@@ -200,11 +193,3 @@ def test_a_changed_module_is_trained_anew(task, tmp_path, monkeypatch):
 def test_the_results_of_cells_are_kept_by_their_hash(task, tmp_path):
     config = SPACE.candidates()[0]
     assert truths._identity(task, SPACE, config) == config_hash(config)
-
-
-def test_a_layout_holds_what_the_module_has(task):
-    """A module's parameters survive training in one vector: names and shapes are those of the module."""
-    own = ImageTask(task.data, lambda config: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))
-    params = own.network(None, {"width": 1}).init(torch.Generator().manual_seed(0))
-    assert list(params) == ["1.weight", "1.bias"]
-    assert Layout(params).matrices == 640

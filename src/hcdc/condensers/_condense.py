@@ -21,6 +21,7 @@ from hcdc.core.errors import HcdcError, InputError, unknown_name
 from hcdc.core.progress import Progress, timed
 from hcdc.core.recipe import Recipe
 from hcdc.core.records import environment
+from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset, describe
 from hcdc.spaces import Config, Space, TableTruth, config_hash
 from hcdc.tasks import ImageTask, Task
@@ -337,10 +338,10 @@ def plan(
         ratio = IMAGE_RATIO if images else len(task.val) / len(task.train)
         val_size = max(round(train_size * ratio), getattr(task, "num_classes", None) or 1)
         val_size = min(val_size, len(task.val))
-        if isinstance(task, ImageTask):  # equally many a class, as far as the smallest has them
-            smallest = int(task.val.y.bincount(minlength=task.num_classes).min())
-            val_size = min(val_size, max(1, smallest) * task.num_classes)
+        if isinstance(task, ImageTask):
+            val_size = min(val_size, task.most("val")) or task.num_classes
     if isinstance(task, ImageTask):
+        task.bind(space, space.sample(1, numpy_stream(seed, "plan"))[0])
         task.labels("train", train_size)
         if val_method != "real":
             task.labels("val", val_size)

@@ -78,7 +78,8 @@ class HCDC:
             all (batched schedule only).
         fanout: Neighbours of a node kept at each hop, as in ``"10,5,5"``; empty is the whole graph.
         nodes: Labelled nodes (or images) of a sampled T_train or T_val; 0 is all of them. Images: losses,
-            curvature and mixed derivatives of hypergradients are taken at that many.
+            curvature and mixed derivatives of hypergradients are taken at that many, equally many a class:
+            at least one, and no more than the smallest class has.
     """
 
     trajectories: int = 80
@@ -419,7 +420,9 @@ class _Run:
             return self.task.train, self.task.val
         seed = derive(self.seed, "neighbours", *key)
         if isinstance(self.task, ImageTask):
-            images = [self.task.sample(p, config.nodes, derive(seed, p)) for p in ("train", "val")]
+            least = max(config.nodes, self.task.num_classes)
+            sizes = [(part, min(least, self.task.most(part))) for part in ("train", "val")]
+            images = [self.task.sample(part, size, derive(seed, part)) for part, size in sizes]
             return images[0], images[1]
         assert isinstance(self.task, GraphTask), "checked before"
         train, val = (self.task.sampled(p, config.nodes, config.fanouts, seed) for p in ("train", "val"))

@@ -255,7 +255,8 @@ class _Judge:
         self.metric = "accuracy" if getattr(task, "num_classes", None) is not None else "loss"
         size = round(len(small.train) * len(task.val) / len(task.train))
         least = getattr(task, "num_classes", None) or 1
-        self.val_size = small.meta["val_size"] or min(len(task.val), max(size, least))
+        most = task.most("val") if isinstance(task, ImageTask) else len(task.val)
+        self.val_size = small.meta["val_size"] or min(most, max(size, least))
 
     def on_copy(self, parts: dict[str, Any], recipe: Recipe) -> list[Result]:
         """Candidates trained on S_train once, scored on every part."""

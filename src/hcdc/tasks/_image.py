@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -158,7 +159,7 @@ class ImageTask(Task):
                 )
             return ModuleNetwork(self.model, config)
         net = None if space is None else space.network(channels, self.num_classes, config)
-        if net is None:
+        if net is None or "graph" in inspect.signature(net.forward).parameters:
             name = "none" if space is None else space.name
             raise InputError(
                 f"space '{name}' builds no image network; use NASBench201, or give ImageTask a model"
@@ -209,17 +210,21 @@ class ImageTask(Task):
         """Labels ``[size]`` of a small set, sorted by class: equal counts, the first classes one more."""
         y = self.part(part).y
         wanted = allocate_labels(y, size, self.num_classes, f"{part}_size", balanced=True)
-        have, asked = (v.cpu().bincount(minlength=self.num_classes) for v in (y, wanted))
-        most = -(-size // self.num_classes)
-        short = torch.nonzero(have < min(most, int(asked.max()))).flatten().tolist()
+        have = y.cpu().bincount(minlength=self.num_classes)
+        each = -(-size // self.num_classes)
+        short = torch.nonzero(have < each).flatten().tolist()
         if short:
             c = short[0]
             raise InputError(
-                f"{part}_size {size} is {most} images a class, and class {c} "
+                f"{part}_size {size} is {each} images a class, and class {c} "
                 f"('{self.data.class_names[c]}') has only {int(have[c])} {part} images; choose at most "
-                f"{int(have.min())} a class, {int(have.min()) * self.num_classes} in all"
+                f"{int(have.min())} a class, {self.most(part)} in all"
             )
         return wanted
+
+    def most(self, part: str) -> int:
+        """Size of the largest set of ``part`` with equally many images a class."""
+        return int(self.part(part).y.bincount(minlength=self.num_classes).min()) * self.num_classes
 
     def sample(self, part: str, size: int, seed: int, balanced: bool = True) -> Images:
         """Random real images, equally many a class, sorted by class, normalised."""

@@ -9,7 +9,8 @@ train on threads of their own, one core each: small convolutions do not fill two
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -28,6 +29,9 @@ from hcdc.training._captured import record
 
 STREAMS = 16
 """Networks that train at the same time on CUDA."""
+
+CHUNK = 10
+"""Steps that a stream gets at a time."""
 
 MOMENTUM = 0.9
 PRECISION = torch.bfloat16
@@ -78,11 +82,18 @@ def train_networks(
     run = _Runs(trains, recipe, after, seed, role, torch.device(device), inputs)
     if run.device.type == "cuda":
         return _on_streams(run, networks, streams)
+
+    def whole(i: int) -> list[list[T]]:
+        job = run.job(_Trainer(run, networks[i]), i)
+        for _ in job.chunks:
+            pass
+        return job.found
+
     workers = min(torch.get_num_threads(), len(networks))
     if torch.get_num_threads() == 1 or not networks:
-        return [run.all(_Trainer(run, net), i) for i, net in enumerate(networks)]
+        return [whole(i) for i in range(len(networks))]
     with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        return list(pool.map(lambda job: run.all(_Trainer(run, job[1]), job[0]), enumerate(networks)))
+        return list(pool.map(whole, range(len(networks))))
 
 
 def batches(count: int, batch: int, steps: int, generator: torch.Generator) -> Tensor:
@@ -115,15 +126,31 @@ class _Runs:
     device: torch.device
     inputs: Callable[[Tensor], Tensor]
 
-    def all(self, trainer: _Trainer, network: int) -> list[list[Any]]:
-        """Every training of one network; all that comes from the host comes first."""
-        draws = [trainer.draw(repeat) for repeat in range(self.recipe.seeds)]
+    def job(self, trainer: _Trainer, network: int) -> _Job:
+        """Every training of one network, to be run chunk by chunk."""
         found: list[list[Any]] = [[] for _ in self.trains]
+        return _Job(self._chunks(trainer, network, found), found)
+
+    def _chunks(self, trainer: _Trainer, network: int, found: list[list[Any]]) -> Iterator[None]:
+        draws = [
+            trainer.draw(repeat) for repeat in range(self.recipe.seeds)
+        ]  # what the host gives comes first
         for repeat, drawn in enumerate(draws):
             for k, train in enumerate(self.trains):
-                trainer.train(train, drawn)
+                trainer.begin(train, drawn)
+                for start in range(0, self.recipe.steps, CHUNK):
+                    for _ in range(min(CHUNK, self.recipe.steps - start)):
+                        trainer.replay()
+                    yield
                 found[k].append(self.after(network, k, repeat, trainer.params))
-        return found
+
+
+@dataclass(frozen=True)
+class _Job:
+    """The trainings of one network: ``chunks`` does the work bit by bit, ``found`` fills up meanwhile."""
+
+    chunks: Iterator[None]
+    found: list[list[Any]]
 
 
 @dataclass(frozen=True)
@@ -218,8 +245,8 @@ class _Trainer:
         return _Draws(*moved)
 
     @torch.no_grad()
-    def train(self, train: Images, draws: _Draws) -> None:
-        """All steps on one training set."""
+    def begin(self, train: Images, draws: _Draws) -> None:
+        """The state before the first step on one training set."""
         self.x.copy_(train.x)
         self.y.copy_(train.y)
         self.theta.copy_(draws.start)
@@ -228,8 +255,6 @@ class _Trainer:
             getattr(self.now, name).copy_(getattr(draws, name))
         self.momentum.zero_()
         self.counter.zero_()
-        for _ in range(self.run.recipe.steps):
-            self.replay()
 
     @torch.enable_grad()
     def step(self) -> None:
@@ -276,19 +301,31 @@ class _Trainer:
 
 
 def _on_streams(run: _Runs, networks: Sequence[Any], streams: int) -> list[list[list[Any]]]:
-    """Networks in turn on several streams; one is recorded while the others run."""
+    """Networks on several streams, which get their steps in turn.
+
+    A stream's queue is short: where the steps of a whole training were queued on one stream, the host would
+    wait for it while the others run dry. So each stream gets a chunk of steps at a time and is passed over
+    while two are under way.
+    """
+    found: list[list[list[Any]]] = []
+    waiting = list(range(len(networks)))[::-1]
     slots = [_Slot() for _ in range(min(streams, len(networks)))]
-    found = []
     torch.cuda.synchronize(run.device)
-    for i, network in enumerate(networks):
-        slot = slots[i % len(slots)]
-        slot.done.synchronize()
-        with torch.cuda.stream(slot.stream):
-            trainer = _Trainer(run, network)
-            slot.record(trainer)
-            found.append(run.all(trainer, i))
-            slot.done.record()
-            slot.trainer = trainer
+    while waiting or any(slot.job for slot in slots):
+        moved = False
+        for slot in slots:
+            if slot.job is None and waiting and slot.idle():
+                i = waiting.pop()
+                with torch.cuda.stream(slot.stream):
+                    slot.job = run.job(slot.record(_Trainer(run, networks[i])), i)
+                found.append(slot.job.found)
+                moved = True
+            elif slot.job is not None and slot.room():
+                with torch.cuda.stream(slot.stream):
+                    slot.advance()
+                moved = True
+        if not moved:
+            next(slot for slot in slots if slot.under_way).under_way[0].synchronize()
     torch.cuda.synchronize(run.device)
     return found
 
@@ -298,14 +335,37 @@ class _Slot:
 
     def __init__(self) -> None:
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        self.done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self.pool = torch.cuda.graph_pool_handle()
+        self.under_way: deque[torch.cuda.Event] = deque()
+        self.job: _Job | None = None
         self.trainer: _Trainer | None = None
         self.graph: torch.cuda.CUDAGraph | None = None
 
-    def record(self, trainer: _Trainer) -> None:
+    def record(self, trainer: _Trainer) -> _Trainer:
         """Record the step while the other streams run."""
         trainer.step()
         graph = record(trainer.step, self.pool)
         trainer.replay = graph.replay
         self.graph = graph  # the old one goes only now: the pool must not be without a graph
+        self.trainer = trainer
+        return trainer
+
+    def room(self) -> bool:
+        """Whether fewer than two chunks are under way."""
+        while self.under_way and self.under_way[0].query():  # type: ignore[no-untyped-call]
+            self.under_way.popleft()
+        return len(self.under_way) < 2
+
+    def idle(self) -> bool:
+        """Whether nothing is under way, so that the last network's memory may go."""
+        self.room()
+        return not self.under_way
+
+    def advance(self) -> None:
+        """Launch one more chunk; the job ends with the last one."""
+        assert self.job is not None
+        if next(self.job.chunks, self) is self:
+            self.job = None
+        done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        done.record()
+        self.under_way.append(done)

@@ -1,0 +1,242 @@
+"""HCDC on images, end to end on a tiny relaxed cell: alignment, and what a plan refuses."""
+
+import functools
+
+import pytest
+import torch
+from quick_hcdc import Interrupting, content
+from tiny_images import tiny_image_data
+from torch import nn
+
+import hcdc.condensers._condense as condensing
+import hcdc.condensers._hcdc as aligning
+from hcdc.condensers import condense, plan
+from hcdc.core.errors import InputError
+from hcdc.core.recipe import Recipe
+from hcdc.datasets import CondensedDataset
+from hcdc.spaces import Finite, NASBench201, PolynomialFilter, config_hash, halves
+from hcdc.tasks import ImageTask
+
+SPACE = NASBench201(channels=2)
+QUICK = {
+    "trajectories": 1,
+    "holdout": 2,
+    "steps": 8,
+    "check": 2,
+    "batch": 1,
+    "nodes": 6,
+    "iterations": 2,
+    "lr": 0.02,
+}
+
+
+def short_recipe(**settings):
+    """Two steps and one initialisation, whatever is asked for."""
+    return Recipe(**{**settings, "steps": 2, "seeds": 1, "batch": min(6, settings["batch"])})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_recipes():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(condensing, "Recipe", short_recipe)
+        yield
+
+
+@pytest.fixture(scope="module")
+def task():
+    return ImageTask(tiny_image_data(1, 4))
+
+
+def make(task, options=QUICK, seed=0, **arguments):
+    return condense(task, SPACE, "hcdc", train_size=6, val_size=6, seed=seed, options=options, **arguments)
+
+
+@pytest.fixture(scope="module")
+def aligned(task):
+    """A copy, the alignment at each step of S_val, and how often progress was reported."""
+    losses = []
+    step = aligning._Run._apply
+
+    def apply(run, gradient, number, loss):
+        losses.append(float(loss))
+        step(run, gradient, number, loss)
+
+    progress = Interrupting()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aligning._Run, "_apply", apply)
+        small = make(task, progress=progress)
+    return small, losses, progress.reports
+
+
+def test_s_val_is_moved_and_hypergradients_are_aligned(aligned, task):
+    small, losses, _ = aligned
+    assert small.meta["val_method"] == "aligned"  # without a table
+    assert len(losses) == 8
+    assert losses[-1] < losses[0] - 0.02
+    start = task.sample("val", 6, 0)
+    assert torch.equal(small.val.y, start.y)
+    assert 0.005 < float((small.val.x - start.x).abs().mean()) < 0.2
+    assert small.val.weight is None
+    held = [look["held_out"] for look in small.record["history"]]
+    assert [look["step"] for look in small.record["history"]] == [2, 4, 6, 8]
+    assert min(held) <= held[0]
+    random = condense(task, SPACE, "random", train_size=6, val_size=6)
+    assert torch.equal(small.train.x, random.train.x)
+
+
+def test_the_copy_says_how_it_was_made(aligned):
+    small = aligned[0]
+    meta = small.meta
+    condensing_half = {config_hash(config) for config in halves(SPACE, 0)[0]}
+    assert set(meta["candidates"]) == condensing_half  # a mixture may hold any of them
+    assert len(meta["probes"]["lam"]) == len(meta["probes"]["score"]) == 3
+    assert small.record["full_trainings"] == 3
+    assert small.record["probe_seconds"] == 0.0
+    for lam in meta["probes"]["lam"]:
+        edges = torch.tensor(lam).view(6, 5)
+        torch.testing.assert_close(edges.sum(1), torch.ones(6))
+    assert meta["preset"] == "images"
+    assert meta["settings"]["val"]["anchors"] == 0.0
+    assert meta["metric"] == "loss"
+    again = CondensedDataset.from_bytes(small.to_bytes())
+    assert again.to_bytes() == small.to_bytes()
+
+
+def test_an_interrupted_run_continues_to_the_same_bytes(aligned, task, tmp_path):
+    """Stopped among the original hypergradients, and again among the steps of S_val."""
+    small, _, reports = aligned
+    path = tmp_path / "state"
+    for stop in (1, reports - 4):
+        with pytest.raises(KeyboardInterrupt):
+            make(task, checkpoint=path, progress=Interrupting(stop))
+    saved = {file.name for file in tmp_path.iterdir()}
+    assert {"state.original-holdout", "state.original-point0", "state.val"} <= saved
+    trained = []
+    train_many = aligning.train_many
+
+    def counting(bound, params, lam, data, recipe):
+        trained.append(len(data))
+        return train_many(bound, params, lam, data, recipe)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aligning, "train_many", counting)
+        continued = make(task, checkpoint=path)
+    assert set(trained) == {6}  # nothing is trained on the original again
+    assert content(continued) == content(small)
+    assert continued.to_bytes() == small.to_bytes()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_original_hypergradients_are_taken_at_few_images_of_whole_trainings(task, monkeypatch):
+    """Training sees all of T_train; what is drawn for the derivatives is balanced and not more than there is."""
+    sizes = []
+    monkeypatch.setattr(
+        aligning, "train_many", lambda bound, params, lam, data, recipe: (sizes.append(len(data)), params)[1]
+    )
+    asked = []
+    sample = ImageTask.sample
+
+    def sampling(self, part, size, seed, balanced=True):
+        asked.append((part, size))
+        return sample(self, part, size, seed, balanced)
+
+    monkeypatch.setattr(ImageTask, "sample", sampling)
+    make(task, {**QUICK, "steps": 1, "nodes": 18, "holdout": 2})
+    assert set(sizes) == {34, 6}
+    assert {size for part, size in asked if part == "train"} == {18, 6}
+    assert {size for part, size in asked if part == "val"} == {15, 6}  # the smallest class has 5
+    asked.clear()
+    make(task, {**QUICK, "steps": 1, "nodes": 1, "holdout": 2})
+    assert {size for part, size in asked if part == "train"} == {3, 6}  # one a class
+
+
+def test_recipes_of_images(task, monkeypatch):
+    monkeypatch.setattr(condensing, "Recipe", Recipe)
+    made = plan(task, SPACE, train_size=30 - 3, val_method="probes", truth_epochs=7)
+    assert made.full == Recipe(
+        steps=7, lr=0.1, weight_decay=5e-4, optimizer="sgd", batch=34, augment="flip-crop", clip=5.0
+    )
+    assert made.calibrated == Recipe(
+        steps=20, lr=0.05, weight_decay=3e-4, seeds=6, metric="loss", optimizer="sgd", batch=27, clip=5.0
+    )
+    assert plan(task, SPACE, "random", train_size=6).calibrated.metric == "accuracy"
+
+
+def test_sizes_of_images(task):
+    assert plan(task, SPACE, "random", train_size=9).val_size == 4  # two fifths
+    assert plan(task, SPACE, "random", train_size=3).val_size == 3  # one a class
+    crowded = ImageTask(tiny_image_data(1, 4))
+    assert plan(crowded, SPACE, "random", train_size=27).val_size == 11
+    few = tiny_image_data(1, 4)
+    few = type(few)(**{**vars(few), "val": few.train.__class__(few.val.x[:9], torch.arange(9) % 3)})
+    assert plan(ImageTask(few), SPACE, "random", train_size=27).val_size == 9  # all that is balanced
+
+
+FACTORY = functools.partial(lambda config: nn.Sequential(nn.Flatten(), nn.Linear(16, 3)))
+
+
+@pytest.mark.parametrize(
+    ("model", "space", "arguments", "words"),
+    [
+        (FACTORY, Finite("width", list(range(12))), {}, "no relaxed network, so hypergradients"),
+        ("space", PolynomialFilter(order=2, width=4), {"method": "random"}, "builds no image network"),
+        ("space", SPACE, {"train_size": 30}, "train_size 30 is 10 images a class, and class 1"),
+        ("space", SPACE, {"val_size": 18}, "val_size 18 is 6 images a class, and class 1"),
+        ("space", SPACE, {"method": "random", "val_size": 18}, "val_size 18 is 6 images a class"),
+        ("space", SPACE, {"options": {"fanout": "5"}}, "'fanout' of method 'hcdc' is for graphs"),
+        ("space", SPACE, {"options": {"probs": 5}}, "'probs' is not known; did you mean 'probes'"),
+        ("space", SPACE, {"options": {"probes": 2.5}}, "'probes' of method 'hcdc' must be int"),
+        ("space", SPACE, {"val_method": "weigthed"}, "did you mean 'weighted'"),
+        (
+            "space",
+            SPACE,
+            {"method": "random", "val_method": "probes"},
+            "learns S_val, which is method 'hcdc'",
+        ),
+    ],
+)
+def test_a_bad_plan_is_refused_before_any_work(model, space, arguments, words, monkeypatch):
+    monkeypatch.setattr(condensing, "_make", lambda *a: pytest.fail("work was begun"))
+    given = {"method": "hcdc", "train_size": 6, **arguments}
+    with pytest.raises(InputError) as caught:
+        condense(ImageTask(tiny_image_data(1, 4), model), space, **given)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("val_method", ["aligned", "both", "probes", "weighted"])
+def test_one_network_for_all_candidates_has_no_order(val_method, monkeypatch):
+    monkeypatch.setattr(condensing, "_make", lambda *a: pytest.fail("work was begun"))
+    with pytest.raises(InputError, match="model 'convnet' is one network for all candidates of a space"):
+        make(ImageTask(tiny_image_data(1, 8), "convnet"), {}, val_method=val_method)
+    assert plan(ImageTask(tiny_image_data(1, 8), "convnet"), SPACE, "random", train_size=6)
+
+
+def test_a_table_is_for_probes(task):
+    class Table:
+        def spec(self):
+            return {"name": "fake"}
+
+    with pytest.raises(InputError, match="truth: val_method 'aligned' needs no full-data results of probes"):
+        plan(task, SPACE, train_size=6, val_method="aligned", truth=Table())
+    with_table = plan(task, SPACE, train_size=6, truth=Table())
+    assert with_table.meta["val_method"] == "both"
+    assert with_table.meta["truth"] == {"name": "fake"}
+    assert with_table.config.anchors == 0.0  # the probes are the anchors
+    assert with_table.probing is not None
+    assert with_table.key() != plan(task, SPACE, train_size=6, val_method="both").key()
+    for val_method, aligns, probes in (
+        ("aligned", True, False),
+        ("probes", False, True),
+        ("weighted", False, True),
+        ("random", False, False),
+    ):
+        made = plan(task, SPACE, train_size=6, val_method=val_method)
+        assert (made.config is not None, made.probing is not None) == (aligns, probes)
+
+
+def test_algorithm_1_runs_on_images(task):
+    options = {**QUICK, "schedule": "sequential", "response": "shared", "theta_steps": 2, "lam_every": 1}
+    small = make(task, options)
+    assert len(small.record["history"]) == 1
+    assert not torch.equal(small.val.x, task.sample("val", 6, 0).x)
+    assert small.record["full_trainings"] == 0
