@@ -1,12 +1,13 @@
 """Tables in the documents, written from the records in the repository. Nobody types a result.
 
-    python -m hcdc.experiments.tables records/*.jsonl docs/results.md README.md
+    python -m hcdc.experiments.tables records/*.jsonl benchmarks/records/* docs/results.md README.md
 
 In each document the text between ``<!-- NAME -->`` and ``<!-- /NAME -->`` is replaced by table NAME.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import sys
@@ -223,6 +224,42 @@ def others_table(found: Sequence[Record]) -> str:
     return _table(["graph", "ranked by", "Spearman (90 % interval over candidates)", "pick, points"], rows)
 
 
+def _speed(r: Record) -> list[str]:
+    """One line of the speed table."""
+    name = r["benchmark"]
+    if name == "dc":
+        what, unit, figures = (
+            f"{r['method'].upper()}, outer step with 10 inner epochs",
+            "ms",
+            r["seconds_both"],
+        )
+        ours, usual = (1e3 * v for v in figures)
+    elif name == "dm":
+        what, unit = "DM, one iteration", "ms"
+        ours, usual = r["milliseconds_per_iteration"]
+    elif name == "tm":
+        what, unit = "TM, one iteration of 30 student steps", "ms"
+        ours, usual = (1e3 * v for v in r["seconds_per_iteration"])
+    elif name == "networks":
+        what, unit = f"{r['cells']} cells, {r['steps']} steps of batch {r['batch']}", "s"
+        ours, usual = r["seconds"], r["usual_seconds"]
+    elif name == "gcond":
+        what, unit = "GCond, 600 epochs on Cora, 35 nodes (projected)", "s"
+        ours, usual = r["seconds_of_600_epochs_projected"]
+    else:
+        what, unit = f"{r['configurations']} filters on {r['dataset']}, each", "s"
+        ours, usual = r["batched_seconds_each"], r["naive_seconds_each"]
+    ratio = f"{usual / ours:.1f}"
+    return [what, f"{ours:.3g} {unit}", f"{usual:.3g} {unit}", ratio, str(r["environment"]["device"])]
+
+
+def speed_table(found: Sequence[Record]) -> str:
+    """What the library takes and what the usual way takes, both in one run on one machine."""
+    known = ("batched", "gcond", "dc", "dm", "tm", "networks")
+    rows = [_speed(r) for r in found if r.get("benchmark") in known]
+    return _table(["", "hcdc", "usual way", "times faster", "device"], rows)
+
+
 TABLES = {
     "agreement": agreement_table,
     "gain": gain_table,
@@ -231,6 +268,7 @@ TABLES = {
     "gcn": gcn_table,
     "others": others_table,
     "zoo": others_table,
+    "speed": speed_table,
 }
 PROTOCOLS = {"gcn": "gcn-accuracy", "zoo": "gnn-zoo"}
 """Protocols of tables whose protocol is not filters-80."""
@@ -244,7 +282,9 @@ def fill(text: str, found: Sequence[Record]) -> str:
         if name not in TABLES:
             raise InputError(f"there is no table '{name}'; choose one of: {', '.join(TABLES)}")
         protocol = PROTOCOLS.get(name, "filters-80")
-        table = TABLES[name]([r for r in found if r["protocol"] == protocol])
+        mine = [r for r in found if "benchmark" in r or r.get("protocol") == protocol]
+        chosen = [r for r in mine if ("benchmark" in r) == (name == "speed")]
+        table = TABLES[name](chosen)
         return f"<!-- {name} -->\n{table}\n<!-- /{name} -->"
 
     return re.sub(r"<!-- (\w+) -->\n.*?<!-- /\1 -->", replace, text, flags=re.DOTALL)
@@ -252,7 +292,8 @@ def fill(text: str, found: Sequence[Record]) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     found = [r for path in arguments if path.endswith(".jsonl") for r in load(path)]
-    for document in (path for path in arguments if not path.endswith(".jsonl")):
+    found += [json.loads(Path(path).read_text()) for path in arguments if path.endswith(".json")]
+    for document in (path for path in arguments if path.endswith(".md")):
         write_atomic(document, fill(Path(document).read_text(), found))
 
 
