@@ -11,7 +11,10 @@ from torch import nn
 import hcdc.condensers._condense as condensing
 import hcdc.condensers._hcdc as aligning
 from hcdc.condensers import condense, plan
+from hcdc.condensers._hcdc import HCDC
+from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
+from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.datasets import CondensedDataset
 from hcdc.spaces import Finite, NASBench201, PolynomialFilter, config_hash, halves
@@ -19,14 +22,14 @@ from hcdc.tasks import ImageTask
 
 SPACE = NASBench201(channels=2)
 QUICK = {
-    "trajectories": 1,
+    "trajectories": 2,
     "holdout": 2,
-    "steps": 8,
-    "check": 2,
-    "batch": 1,
+    "steps": 12,
+    "check": 4,
+    "batch": 2,
     "nodes": 6,
     "iterations": 2,
-    "lr": 0.02,
+    "lr": 0.003,
 }
 
 
@@ -48,39 +51,45 @@ def task():
 
 
 def make(task, options=QUICK, seed=0, **arguments):
-    return condense(task, SPACE, "hcdc", train_size=6, val_size=6, seed=seed, options=options, **arguments)
+    return condense(task, SPACE, "hcdc", train_size=6, val_size=15, seed=seed, options=options, **arguments)
 
 
 @pytest.fixture(scope="module")
 def aligned(task):
-    """A copy, the alignment at each step of S_val, and how often progress was reported."""
-    losses = []
-    step = aligning._Run._apply
+    """A copy, the alignment at each step of S_val, sizes of what was trained on, and how many reports."""
+    losses, sizes = [], []
+    step, train_many = aligning._Run._apply, aligning.train_many
 
     def apply(run, gradient, number, loss):
         losses.append(float(loss))
         step(run, gradient, number, loss)
 
+    def train(bound, params, lam, data, recipe):
+        sizes.append(len(data))
+        return train_many(bound, params, lam, data, recipe)
+
     progress = Interrupting()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aligning._Run, "_apply", apply)
+        patch.setattr(aligning, "train_many", train)
         small = make(task, progress=progress)
-    return small, losses, progress.reports
+    return small, losses, sizes, progress.reports
 
 
 def test_s_val_is_moved_and_hypergradients_are_aligned(aligned, task):
-    small, losses, _ = aligned
+    small, losses, sizes, _ = aligned
     assert small.meta["val_method"] == "aligned"  # without a table
-    assert len(losses) == 8
-    assert losses[-1] < losses[0] - 0.02
-    start = task.sample("val", 6, 0)
+    assert len(losses) == 12
+    assert losses[-1] < losses[0] - 0.05
+    start = task.sample("val", 15, 0)
     assert torch.equal(small.val.y, start.y)
-    assert 0.005 < float((small.val.x - start.x).abs().mean()) < 0.2
+    assert 0.001 < float((small.val.x - start.x).abs().mean()) < 12 * 0.0031
     assert small.val.weight is None
     held = [look["held_out"] for look in small.record["history"]]
-    assert [look["step"] for look in small.record["history"]] == [2, 4, 6, 8]
-    assert min(held) <= held[0]
-    random = condense(task, SPACE, "random", train_size=6, val_size=6)
+    assert [look["step"] for look in small.record["history"]] == [4, 8, 12]
+    assert all(0 <= value <= 2 for value in held)
+    assert sorted(sizes) == [6] * 4 + [34] * 4  # two points and two held out: S_train and all of T_train
+    random = condense(task, SPACE, "random", train_size=6, val_size=15)
     assert torch.equal(small.train.x, random.train.x)
 
 
@@ -89,8 +98,8 @@ def test_the_copy_says_how_it_was_made(aligned):
     meta = small.meta
     condensing_half = {config_hash(config) for config in halves(SPACE, 0)[0]}
     assert set(meta["candidates"]) == condensing_half  # a mixture may hold any of them
-    assert len(meta["probes"]["lam"]) == len(meta["probes"]["score"]) == 3
-    assert small.record["full_trainings"] == 3
+    assert len(meta["probes"]["lam"]) == len(meta["probes"]["score"]) == 4
+    assert small.record["full_trainings"] == 4
     assert small.record["probe_seconds"] == 0.0
     for lam in meta["probes"]["lam"]:
         edges = torch.tensor(lam).view(6, 5)
@@ -104,9 +113,9 @@ def test_the_copy_says_how_it_was_made(aligned):
 
 def test_an_interrupted_run_continues_to_the_same_bytes(aligned, task, tmp_path):
     """Stopped among the original hypergradients, and again among the steps of S_val."""
-    small, _, reports = aligned
+    small, *_, reports = aligned
     path = tmp_path / "state"
-    for stop in (1, reports - 4):
+    for stop in (1, reports - 2):
         with pytest.raises(KeyboardInterrupt):
             make(task, checkpoint=path, progress=Interrupting(stop))
     saved = {file.name for file in tmp_path.iterdir()}
@@ -127,27 +136,24 @@ def test_an_interrupted_run_continues_to_the_same_bytes(aligned, task, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_original_hypergradients_are_taken_at_few_images_of_whole_trainings(task, monkeypatch):
-    """Training sees all of T_train; what is drawn for the derivatives is balanced and not more than there is."""
-    sizes = []
-    monkeypatch.setattr(
-        aligning, "train_many", lambda bound, params, lam, data, recipe: (sizes.append(len(data)), params)[1]
-    )
-    asked = []
-    sample = ImageTask.sample
-
-    def sampling(self, part, size, seed, balanced=True):
-        asked.append((part, size))
-        return sample(self, part, size, seed, balanced)
-
-    monkeypatch.setattr(ImageTask, "sample", sampling)
-    make(task, {**QUICK, "steps": 1, "nodes": 18, "holdout": 2})
-    assert set(sizes) == {34, 6}
-    assert {size for part, size in asked if part == "train"} == {18, 6}
-    assert {size for part, size in asked if part == "val"} == {15, 6}  # the smallest class has 5
-    asked.clear()
-    make(task, {**QUICK, "steps": 1, "nodes": 1, "holdout": 2})
-    assert {size for part, size in asked if part == "train"} == {3, 6}  # one a class
+@pytest.mark.parametrize(
+    ("nodes", "sizes"), [(6, (6, 6)), (18, (18, 15)), (1, (3, 3)), (100, (27, 15)), (0, (34, 18))]
+)
+def test_derivatives_are_taken_at_few_images_of_every_class(nodes, sizes, task):
+    """One a class at least, and no more than the smallest class has: 9 of T_train, 5 of T_val; 0 is all."""
+    bound = task.bind(SPACE)
+    run = aligning._Run(
+        bound, SPACE, task.sample("train", 6, 0), task.sample("val", 6, 0), 0, HCDC(nodes=nodes), None, None,
+        torch.device("cpu"), Progress(), Checkpoint(None),
+    )  # fmt: skip
+    drawn = run.original("holdout", 0)
+    assert tuple(len(part) for part in drawn) == sizes
+    if nodes:
+        for part in drawn:
+            assert len(part.y.bincount(minlength=3).unique()) == 1
+        assert torch.equal(run.original("holdout", 0)[0].x, drawn[0].x)
+    curved = run._curved()
+    assert len(curved) == (nodes if 0 < nodes < 6 else 6)
 
 
 def test_recipes_of_images(task, monkeypatch):
@@ -235,8 +241,15 @@ def test_a_table_is_for_probes(task):
 
 
 def test_algorithm_1_runs_on_images(task):
-    options = {**QUICK, "schedule": "sequential", "response": "shared", "theta_steps": 2, "lam_every": 1}
+    options = {
+        **QUICK,
+        "schedule": "sequential",
+        "response": "shared",
+        "theta_steps": 2,
+        "lam_every": 1,
+        "trajectories": 1,
+    }
     small = make(task, options)
     assert len(small.record["history"]) == 1
-    assert not torch.equal(small.val.x, task.sample("val", 6, 0).x)
+    assert not torch.equal(small.val.x, task.sample("val", 15, 0).x)
     assert small.record["full_trainings"] == 0

@@ -18,6 +18,25 @@ def test_round_trip_through_json():
     assert Recipe.from_dict({}) == Recipe()
 
 
+def test_image_settings_survive_too_and_old_files_have_none_of_them():
+    recipe = Recipe(
+        steps=3, lr=0.5, optimizer="sgd", batch=64, lr_end=0.001, clip=5.0, augment="flip-crop", seeds=6
+    )
+    described = json.loads(json.dumps(recipe.as_dict()))
+    assert Recipe.from_dict(described) == recipe
+    old = {name: described[name] for name in ("steps", "lr", "weight_decay", "seeds", "metric")}
+    assert Recipe.from_dict(old) == Recipe(steps=3, lr=0.5, seeds=6)
+    plain = Recipe()
+    assert (plain.optimizer, plain.batch, plain.lr_end, plain.clip, plain.augment) == (
+        "adam",
+        0,
+        0.0,
+        0.0,
+        "none",
+    )
+    assert Recipe(lr=0.1, lr_end=0.1).lr_end == 0.1  # a constant rate
+
+
 def test_numpy_numbers_are_numbers():
     assert Recipe(steps=np.int64(5), lr=np.float32(0.5)).steps == 5
 
@@ -39,6 +58,17 @@ def test_numpy_numbers_are_numbers():
         ({"weight_decay": None}, "got 0.01 and None"),
         ({"metric": "acuracy"}, "metric 'acuracy' is not known; did you mean 'accuracy'?"),
         ({"metric": None}, "metric 'None' is not known"),
+        ({"batch": -1}, "a batch of at least 0 (0 is all examples), got -1"),
+        ({"batch": 2.5}, "got 2.5"),
+        ({"batch": "64"}, "got '64'"),
+        ({"lr_end": 0.02}, "0 <= lr_end <= lr and clip >= 0, got 0.02 (lr 0.01) and 0.0"),
+        ({"lr_end": -0.1}, "got -0.1 (lr 0.01)"),
+        ({"lr_end": math.nan}, "got nan (lr 0.01)"),
+        ({"clip": -1.0}, "got 0.0 (lr 0.01) and -1.0"),
+        ({"clip": math.inf}, "and inf"),
+        ({"optimizer": "sdg"}, "optimizer 'sdg' is not known; did you mean 'sgd'?"),
+        ({"augment": "flip_crop"}, "augment 'flip_crop' is not known; did you mean 'flip-crop'?"),
+        ({"augment": True}, "augment 'True' is not known"),
         ({"step": 5}, "recipe setting 'step' is not known; did you mean 'steps'?"),
     ],
 )

@@ -18,6 +18,7 @@ from safetensors.torch import load, save, save_file
 from hcdc.core.errors import InputError
 from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets import CondensedDataset, Graph, Nodes, Rows, data, describe
+from hcdc.datasets._images import Images
 
 CLASSES = 3
 META = {
@@ -54,6 +55,15 @@ def rows(count=6, features=4, seed=0, classes=True, weight=False):
     y = torch.arange(count) % CLASSES if classes else torch.randn(count, generator=draw)
     return Rows(
         torch.randn(count, features, generator=draw), y, torch.rand(count, generator=draw) if weight else None
+    )
+
+
+def images(count=6, channels=3, side=4, seed=0, weight=False, dtype=torch.float32):
+    draw = torch.Generator().manual_seed(seed)
+    return Images(
+        torch.randn(count, channels, side, side, generator=draw, dtype=dtype),
+        torch.arange(count) % CLASSES,
+        torch.rand(count, generator=draw, dtype=dtype) if weight else None,
     )
 
 
@@ -114,6 +124,52 @@ def test_tables_survive_the_round_trip(train, val, classes):
     same(given_set, again)
     assert again.kind == "table"
     assert isinstance(again.train, Rows)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    train=st.fixed_dictionaries(
+        {"count": st.integers(1, 5), "seed": st.integers(0, 9), "weight": st.booleans()}
+    ),
+    val=st.none()
+    | st.fixed_dictionaries({"count": st.integers(1, 5), "seed": st.integers(0, 9), "weight": st.booleans()}),
+    form=st.tuples(st.sampled_from([1, 3]), st.integers(1, 4)),
+    double=st.booleans(),
+)
+def test_images_survive_the_round_trip(train, val, form, double):
+    channels, side = form
+    same_form = {"channels": channels, "side": side, "dtype": torch.float64 if double else torch.float32}
+    second = None if val is None else images(**val, **same_form)
+    given_set = CondensedDataset(images(**train, **same_form), second, META)
+    content = given_set.to_bytes()
+    again = CondensedDataset.from_bytes(content)
+    same(given_set, again)
+    assert again.to_bytes() == content
+    assert again.kind == "image"
+    assert isinstance(again.train, Images)
+    assert (again.train.weight is not None) == train["weight"]
+
+
+def test_images_in_another_order_of_memory_are_the_same_file():
+    """Kernels like images channels last; a file does not show it."""
+    one = images()
+    two = Images(one.x.contiguous(memory_format=torch.channels_last), one.y)
+    assert two.x.stride() != one.x.stride()
+    assert CondensedDataset(one, None, META).to_bytes() == CondensedDataset(two, None, META).to_bytes()
+
+
+def test_images_are_described():
+    made = CondensedDataset(images(), images(9, weight=True), META)
+    lines = dict(made.summary())
+    assert lines["kind"].startswith("image")
+    assert lines["features"].startswith("3 x 4 x 4")
+    assert lines["train"] == "6 images"
+    assert lines["val"] == "9 images, weighted"
+    parts = made.to_torch()
+    assert set(parts["train"]) == {"x", "y"}
+    assert set(parts["val"]) == {"x", "y", "weight"}
+    assert made.to_numpy()["val"]["x"].shape == (9, 3, 4, 4)
+    assert torch.equal(made.to("cpu").val.weight, made.val.weight)
 
 
 def test_description_is_filled_in_and_file_is_plain_safetensors(tmp_path):
@@ -194,8 +250,13 @@ def test_other_forms():
     assert whole.to_pyg()[1].val_mask.all()
     plain = CondensedDataset(nodes(adjacency=False), None, META).to_pyg()[0]
     assert plain.edge_index.shape == (2, 0)
-    with pytest.raises(InputError, match="is a table"):
-        CondensedDataset(rows(), None, META).to_pyg()
+    for other, kind in ((rows(), "table"), (images(), "image")):
+        with pytest.raises(InputError) as caught:
+            CondensedDataset(other, None, META).to_pyg()
+        assert str(caught.value) == (
+            f"this condensed data set is of kind '{kind}', which PyG has no form for; "
+            "use to_torch() or to_numpy()"
+        )
 
 
 def test_summary_says_what_is_in_it():
@@ -244,6 +305,32 @@ def test_a_real_graph_is_described(tmp_path):
         (
             lambda: CondensedDataset(Rows(torch.ones(2, 2), torch.arange(2), -torch.ones(2)), None, {}),
             "non-negative",
+        ),
+        (
+            lambda: CondensedDataset(Rows(torch.ones(2, 2), torch.arange(2), torch.zeros(2)), None, {}),
+            "weight is 0 for each of 2 labels",
+        ),
+        (lambda: CondensedDataset(images(), rows(), META), "of one kind: nodes, rows or images"),
+        (lambda: CondensedDataset(images(), images(side=5), META), "3 x 4 x 4 features and val 3 x 5 x 5"),
+        (
+            lambda: CondensedDataset(Images(torch.ones(3, 4, 4), torch.arange(3)), None, META),
+            r"\[n, c, h, w\]",
+        ),
+        (
+            lambda: CondensedDataset(Images(torch.ones(3, 1, 4, 4), torch.arange(2)), None, META),
+            "3 images and 2 labels",
+        ),
+        (
+            lambda: CondensedDataset(Images(torch.ones(2, 1, 4, 4).byte(), torch.arange(2)), None, META),
+            "numbers and class numbers",
+        ),
+        (
+            lambda: CondensedDataset(Images(torch.ones(2, 1, 4, 4), torch.ones(2)), None, META),
+            "class numbers are needed",
+        ),
+        (
+            lambda: CondensedDataset(Images(torch.ones(2, 1, 4, 4) / 0, torch.arange(2)), None, META),
+            "x holds NaN",
         ),
         (
             lambda: CondensedDataset(

@@ -350,8 +350,7 @@ class _Judge:
         self, add: Callable[..., None], count: int, full: Recipe, full_seconds: float
     ) -> None:
         """Rivals that train nothing: the size of the network, and a regression on the probes."""
-        features, classes = self._width()
-        counts = [self.space.parameter_count(config, features, classes) for config in self.configs]
+        counts = [self._parameters(config) for config in self.configs]
         if all(c is not None for c in counts):
             sizes = [float(c) for c in counts if c is not None]
             add("parameter-count", "number of parameters, no training", sizes, 0.0)
@@ -371,6 +370,13 @@ class _Judge:
                 time.perf_counter() - begun,
                 extra=len(lam) * full_seconds / (count * each),
             )
+
+    def _parameters(self, config: Config) -> int | None:
+        """Number of parameters of a candidate; None where nobody knows."""
+        if isinstance(self.task, ImageTask) and not isinstance(self.task.model, str):
+            bound = self.task.bind(self.space, config)
+            return sum(p.numel() for p in bound.init(torch.Generator().manual_seed(0)).values())
+        return self.space.parameter_count(config, *self._width())
 
     def _width(self) -> tuple[int, int]:
         if isinstance(self.task, GraphTask):

@@ -1,0 +1,338 @@
+"""Copies of images from condensing to judging: every way to learn S_val, tables of results, rivals."""
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import hcdc.condensers._condense as condensing
+import hcdc.evaluation._evaluate as evaluating
+from hcdc.condensers import condense
+from hcdc.core.errors import InputError
+from hcdc.core.recipe import Recipe
+from hcdc.datasets import CondensedDataset, data
+from hcdc.datasets._images import Images
+from hcdc.evaluation import evaluate
+from hcdc.evaluation._evaluate import _visits, reopen_task
+from hcdc.spaces import Finite, NASBench201, TableTruth, config_hash, halves
+from hcdc.tasks import ImageTask
+from hcdc.training import predictors
+
+SPACE = NASBench201(channels=2)
+PROBING = {"probes": 6, "probe_steps": 3}
+ALIGNING = {"trajectories": 1, "holdout": 2, "steps": 1, "check": 1, "batch": 1, "nodes": 3, "iterations": 1}
+SHARED = ["random-val", "random-val-loss", "real-val"]
+
+
+def short_recipe(**settings):
+    """Two steps, at most two initialisations and small batches, whatever is asked for."""
+    few = {"steps": 2, "seeds": min(2, settings.get("seeds", 1)), "batch": min(10, settings["batch"])}
+    return Recipe(**{**settings, **few})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_recipes():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(condensing, "Recipe", short_recipe)
+        patch.setattr(evaluating.ranks, "bootstrap", functools.partial(evaluating.ranks.bootstrap, draws=20))
+        yield
+
+
+class FakeTable:
+    """Results by formula, with the four methods of `TableTruth`; keeps what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def score(self, config, part, epochs=200):
+        self.asked.append((config_hash(config), part, epochs))
+        number = int(config_hash(config)[:6], 16) / 16**6
+        return {"val": number, "test": 1 - number}[part] * (1 if epochs == 200 else -1)
+
+    def seconds(self, config):
+        return 100.0
+
+    def words(self):
+        return "a table"
+
+    def spec(self):
+        return {"name": "fake"}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return ImageTask(data("digits"))
+
+
+def tiny_task():
+    """Three classes of 4 x 4 noise, for alignment."""
+    draw = torch.Generator().manual_seed(0)
+    whole = data("digits")
+    parts = {
+        name: Images(torch.randint(256, (count, 1, 4, 4), generator=draw).byte(), torch.arange(count) % 3)
+        for name, count in (("train", 15), ("val", 9), ("test", 9))
+    }
+    names = ("a", "b", "c")
+    return ImageTask(
+        dataclasses.replace(
+            whole, name="noise", source="memory", **parts, num_classes=3, class_names=names, origin={}
+        )
+    )
+
+
+@pytest.fixture(scope="module", params=["probes", "weighted", "aligned", "both"])
+def copied(request, tmp_path_factory):
+    """A copy by each way to learn S_val, its task, the table, and what it was judged to be."""
+    method, table = request.param, FakeTable()
+    aligns = method in ("aligned", "both")
+    task = tiny_task() if aligns else ImageTask(data("digits"))
+    small = condense(
+        task, SPACE, "hcdc", train_size=6 if aligns else 20, val_size=3 if aligns else 10, val_method=method,
+        truth=None if method == "aligned" else table,
+        options={**(ALIGNING if aligns else {}), **({} if method == "aligned" else PROBING)},
+    )  # fmt: skip
+    condensing_asked = list(table.asked)
+    loaded = CondensedDataset.load(small.save(tmp_path_factory.mktemp("copy") / "copy.hcdc"))
+    judged = evaluate(
+        dataclasses.replace(loaded, record=small.record),
+        candidates=6,
+        task=task if aligns else None,  # digits are found again
+        table=table,
+    )
+    return method, task, small, loaded, judged, condensing_asked
+
+
+def test_the_file_gives_back_what_was_made(copied):
+    method, _, small, loaded, _, _ = copied
+    assert loaded.to_bytes() == small.to_bytes()
+    assert loaded.kind == "image"
+    for part in ("train", "val"):
+        one, two = getattr(small, part), getattr(loaded, part)
+        assert torch.equal(one.x, two.x)
+        assert torch.equal(one.y, two.y)
+    assert (loaded.val.weight is not None) == (method == "weighted")
+    if method == "weighted":
+        assert torch.equal(loaded.val.weight, small.val.weight)
+        assert float(loaded.val.weight.mean()) == pytest.approx(1, rel=1e-5)
+        assert "weighted" in dict(loaded.summary())["val"]
+    assert loaded.meta["val_method"] == method
+    assert loaded.meta["metric"] == "loss"
+    assert loaded.meta.get("truth") == (None if method == "aligned" else {"name": "fake"})
+
+
+def test_what_made_the_copy_does_not_judge_it(copied):
+    method, _, small, _, judged, asked = copied
+    used = set(small.meta["candidates"])
+    condensing_half = {config_hash(config) for config in halves(SPACE, 0)[0]}
+    assert used <= condensing_half
+    if method != "aligned":
+        probes = {config_hash(config) for config in small.meta["probes"]["configs"]}
+        assert len(probes) == 6
+        assert probes <= used
+        assert (len(used) == 6) == (method in ("probes", "weighted"))
+        assert asked == [(config_hash(c), "val", 200) for c in small.meta["probes"]["configs"]]  # never test
+    assert judged["dropped"] == 0
+    assert judged["candidates"] == 6
+    assert not used & {config_hash(config) for config in judged["configs"]}
+
+
+def test_results_come_from_the_table(copied):
+    _, _, _, _, judged, _ = copied
+    table = FakeTable()
+    assert judged["truth"] == [table.score(config, "val") for config in judged["configs"]]
+    assert judged["test"] == [table.score(config, "test") for config in judged["configs"]]
+    assert judged["truth_source"] == "a table"
+    assert judged["full_seconds"] == 600.0
+    assert judged["kind"] == "image"
+    assert judged["best_test_accuracy"] == min(judged["test"])
+    assert len(judged["proxy"]) == 6
+    assert all(math.isfinite(value) for value in judged["proxy"])
+
+
+def test_every_rival_is_there(copied):
+    method, task, _, _, judged, _ = copied
+    rivals = {rival["name"]: rival for rival in judged["rivals"]}
+    expected = [*SHARED, "12-epochs", "parameter-count", *(["ridge-probes"] if method != "aligned" else [])]
+    assert list(rivals) == expected  # an aligned copy has fewer than five full trainings here
+    table, configs = FakeTable(), judged["configs"]
+    assert rivals["12-epochs"]["proxy"] == [table.score(config, "val", 12) for config in configs]
+    assert rivals["12-epochs"]["spearman"] == pytest.approx(-1)
+    assert rivals["12-epochs"]["seconds_per_candidate"] == pytest.approx(6.0)
+    counts = [SPACE.parameter_count(config, 1, task.num_classes) for config in configs]
+    assert rivals["parameter-count"]["proxy"] == counts
+    assert rivals["parameter-count"]["seconds_per_candidate"] == 0.0
+    if method != "aligned":
+        assert rivals["ridge-probes"]["extra_seconds"] == pytest.approx(600.0)  # six probes
+        assert "6 full trainings" in rivals["ridge-probes"]["description"]
+        assert len(set(rivals["ridge-probes"]["proxy"])) > 1
+    for name in SHARED:
+        assert "same S_train" in rivals[name]["description"]
+        assert len(rivals[name]["proxy"]) == 6
+
+
+def test_looked_up_results_are_paid_for(copied):
+    method, _, small, _, judged, _ = copied
+    extra = 0.0 if method == "aligned" else 600.0
+    assert small.record["probe_seconds"] == extra
+    assert judged["condense_seconds"] == pytest.approx(small.record["condense_seconds"] + extra)
+
+
+def test_the_ranking_is_that_of_networks_trained_on_the_copy(copied):
+    """Minus the (weighted) loss on S_val of the judges, trained anew, by hand."""
+    _, task, small, _, judged, _ = copied
+    recipe = Recipe.from_dict(small.meta["calibrated_recipe"])
+    networks = predictors(
+        task, SPACE, judged["configs"], small.train, recipe, seed=0, role="judge", device="cpu"
+    )
+    weight = torch.ones(len(small.val)) if small.val.weight is None else small.val.weight
+    for repeats, found in zip(networks, judged["proxy"]):
+        losses = [
+            nn.functional.cross_entropy(net(small.val), small.val.y, reduction="none") for net in repeats
+        ]
+        expected = -torch.stack([(each * weight).sum() / weight.sum() for each in losses]).mean()
+        assert found == pytest.approx(float(expected), rel=1e-5)
+
+
+# --- without a table ---------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("truth")
+
+
+def probes_copy(task, **arguments):
+    return condense(
+        task, SPACE, "hcdc", train_size=20, val_size=10, val_method="probes", options=PROBING, **arguments
+    )
+
+
+def test_without_a_table_probes_and_judges_are_trained(digits, cache, monkeypatch):
+    monkeypatch.setenv("HCDC_CACHE", str(cache))
+    small = probes_copy(digits)
+    assert small.record["full_trainings"] == 6
+    judged = evaluate(small, candidates=5)
+    rivals = [rival["name"] for rival in judged["rivals"]]
+    assert rivals == [*SHARED, "early-stopping", "equal-cost", "parameter-count", "ridge-probes"]
+    assert judged["truth_source"] is None
+    assert judged["full_seconds"] > 0
+    early = next(rival for rival in judged["rivals"] if rival["name"] == "early-stopping")
+    assert early["description"].startswith("full data, one seed, 2 of 2 steps")  # 2 x 2 x 10 visits of 2 x 10
+    # trained now: their seconds are in those of condensing, and are not counted again
+    assert small.record["probe_seconds"] < 0.5 * small.record["condense_seconds"]
+    spent = small.record["condense_seconds"] + small.record["probe_seconds"]
+    assert evaluate(small, candidates=5, table=FakeTable(), rivals=False)["condense_seconds"] == spent
+    again = probes_copy(digits)
+    assert again.to_bytes() == small.to_bytes()
+    lines = [line for file in cache.glob("*.jsonl") for line in file.read_text().splitlines()]
+    assert len(lines) == 11  # six probes and five judges, each once
+    assert again.record["probe_seconds"] > small.record["probe_seconds"]  # known, and paid before
+
+
+def test_a_visit_is_an_example_in_a_step():
+    assert _visits(Recipe(steps=10, seeds=3), 35) == 1050
+    assert _visits(Recipe(steps=10, seeds=1, optimizer="sgd", batch=64), 500) == 640
+    assert _visits(Recipe(steps=10, seeds=1, optimizer="sgd", batch=64), 20) == 200
+
+
+def test_the_shorter_training_has_as_many_visits_as_the_copy(digits, monkeypatch):
+    """78 steps of 64 images, 6 times, are 117 steps of 256."""
+    full = Recipe(steps=500, optimizer="sgd", batch=256)
+    copy = Recipe(steps=78, optimizer="sgd", batch=64, seeds=6)
+    small = condense(digits, SPACE, "random", train_size=100)
+    meta = {**small.meta, "full_recipe": full.as_dict(), "calibrated_recipe": copy.as_dict()}
+    recipes = []
+
+    class Results(evaluating._Judge):
+        def on_copy(self, parts, recipe):
+            return [
+                evaluating.Result({f"{p}.{w}": 0.1 * k for p in parts for w in ("loss", "score")}, 1.0)
+                for k in range(len(self.configs))
+            ]
+
+        def on_full(self, recipe):
+            recipes.append(recipe)
+            return [0.1 * k for k in range(len(self.configs))], 1.0
+
+    monkeypatch.setattr(evaluating, "_Judge", Results)
+    known = [evaluating.Result({"val.score": 0.1 * k, "test.score": 0.1 * k}, 1.0) for k in range(4)]
+    monkeypatch.setattr(evaluating, "truth", lambda *a, **k: known)
+    evaluate(CondensedDataset(small.train, small.val, meta), candidates=4)
+    assert [recipe.steps for recipe in recipes] == [117]
+    assert recipes[0] == dataclasses.replace(full, steps=117)
+
+
+def test_the_real_validation_set_has_rivals_at_any_size(digits):
+    """The rival of a copy without S_val has one image a class at least."""
+    small = condense(digits, SPACE, "random", train_size=10, val_method="real")
+    judged = evaluate(small, candidates=3, table=FakeTable())
+    names = [rival["name"] for rival in judged["rivals"]]
+    assert names == [*SHARED, "12-epochs", "parameter-count"]
+    assert "10 random validation examples" in judged["rivals"][0]["description"]
+    real = next(rival for rival in judged["rivals"] if rival["name"] == "real-val")
+    assert judged["proxy"] == real["proxy"]
+
+
+# --- a user's own module ---------------------------------------
+
+
+def module(config):
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64, config["width"]), nn.ReLU(), nn.Linear(config["width"], 10)
+    )
+
+
+def test_a_users_own_modules_are_condensed_for_and_judged(digits):
+    task, space = ImageTask(digits.data, module), Finite("width", list(range(1, 13)))
+    small = condense(task, space, "hcdc", train_size=20, val_method="probes", options=PROBING)
+    assert small.meta["task"]["model"] == f"{__name__}:module"
+    judged = evaluate(small, candidates=6, task=task)
+    assert judged["candidates"] == 6
+    names = [rival["name"] for rival in judged["rivals"]]
+    assert "ridge-probes" in names
+    (counted,) = [rival for rival in judged["rivals"] if rival["name"] == "parameter-count"]
+    assert counted["proxy"] == [75 * config["width"] + 10 for config in judged["configs"]]
+    with pytest.raises(InputError, match=r"made with the model '.*:module', and a file holds no code; pass"):
+        evaluate(small)
+    with pytest.raises(InputError, match="the copy was made for"):
+        evaluate(small, task=digits)
+    assert isinstance(reopen_task(condense(digits, SPACE, "random", train_size=10)), ImageTask)
+
+
+# --- the benchmark's table ---------------------------------------
+
+
+class Table:
+    """What `TableTruth` asks of a table."""
+
+    def lookup(self, cell, column):
+        return {"c10_valid_200": 91.5, "c100_test_12": 30.0, "c10_train_seconds_200": 1234.0}[column]
+
+
+def test_a_table_is_asked_by_data_set_part_and_epochs():
+    config = SPACE.candidates()[0]
+    truth = TableTruth(Table(), "cifar10")
+    assert truth.score(config, "val") == pytest.approx(0.915)
+    assert TableTruth(Table(), "cifar100").score(config, "test", 12) == pytest.approx(0.3)
+    assert truth.seconds(config) == 1234.0
+    assert "cifar10" in truth.words()
+    assert truth.spec() == {"name": "nasbench201", "dataset": "cifar10", "epochs": 200}
+    with pytest.raises(InputError, match="'imagenet' is not known"):
+        TableTruth(Table(), "imagenet")
+    for ask in (lambda: truth.score({"width": 3}, "val"), lambda: truth.seconds({"width": 3})):
+        with pytest.raises(InputError, match=r"\{'width': 3\} is no cell of NAS-Bench-201"):
+            ask()
+
+
+def test_what_is_free_to_know_of_a_cell():
+    config = {
+        "cell": "|nor_conv_3x3~0|+|nor_conv_3x3~0|avg_pool_3x3~1|+|skip_connect~0|nor_conv_3x3~1|none~2|"
+    }
+    found = SPACE.features(config)
+    assert found[:5] == [1.0, 1.0, 0.0, 3.0, 1.0]  # none, skip, 1x1, 3x3, pool
+    assert found[5] == pytest.approx(np.log(SPACE.parameter_count(config, 3, 10)))
+    assert len(found) == 6
