@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,16 +26,20 @@ from rich.table import Table
 
 import hcdc
 from hcdc.condensers import Plan, plan
+from hcdc.condensers._probing import probe_configs
 from hcdc.core.errors import HcdcError, InputError, unknown_name
 from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
+from hcdc.core.recipe import Recipe
 from hcdc.core.records import device_name, jsonable, version
-from hcdc.datasets import CondensedDataset, GraphData, ImageData, TableData
+from hcdc.core.seeds import numpy_stream
+from hcdc.datasets import CondensedDataset, GraphData, ImageData, Images, TableData
 from hcdc.evaluation import reopen_task
-from hcdc.experiments import run_demo
+from hcdc.experiments import run_demo, run_image_demo
 from hcdc.reporting import (
     COLUMNS,
     Row,
+    belongs,
     evaluations_of,
     findings,
     payment,
@@ -43,12 +48,18 @@ from hcdc.reporting import (
     validation_choice,
     write_report,
 )
-from hcdc.spaces import GNNZoo, PolynomialFilter, Space
-from hcdc.tasks import GraphTask, TableTask
+from hcdc.spaces import NASBench201Table, Space, TableTruth, from_spec, halves
+from hcdc.tasks import GraphTask, ImageTask, TableTask
+from hcdc.training import run_candidates
 
-SPACES: dict[str, type[Space]] = {"polynomial-filter": PolynomialFilter, "gnn-zoo": GNNZoo}
-FLAGS = ("train_size", "val_size", "train_method", "val_method")
+SPACES = {"graph": ("polynomial-filter", "gnn-zoo"), "image": ("nasbench201",)}
+"""Search spaces by kind of data, the default first; a table brings its own."""
+BENCHMARKS = {"cifar10": 10, "cifar100": 100}
+"""Data sets of which a NAS-Bench-201 table has results, and their number of classes."""
+FLAGS = ("train_size", "val_size", "train_method", "val_method", "truth_epochs")
 """Arguments of the library whose name a user of the command knows as a flag."""
+STARTED_FROM_REAL = ("aligned", "both", "probes")
+"""Ways to learn S_val that begin at random real examples."""
 
 app = typer.Typer(
     name="hcdc",
@@ -71,6 +82,16 @@ DeviceOption = Annotated[
 JsonOption = Annotated[
     MaybePath,
     typer.Option("--json", metavar="FILE", help="Write the result as JSON ('-' is standard output)."),
+]
+TruthOption = Annotated[
+    MaybePath,
+    typer.Option(
+        "--truth", metavar="FILE", help="A NAS-Bench-201 table (.csv, .csv.gz) in place of full trainings."
+    ),
+]
+TruthDataOption = Annotated[
+    MaybeText,
+    typer.Option("--truth-dataset", help="cifar10 or cifar100, where --truth cannot tell by the data's name."),
 ]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Say only where the result is.")]
@@ -123,7 +144,7 @@ def _as_flags(text: str) -> str:
     """Arguments of the library by the names they have on the command line."""
     for name in FLAGS:
         text = text.replace(name, f"--{name.replace('_', '-')}")
-    return text
+    return f"--{text}" if text.startswith("truth:") else text
 
 
 def _printable(text: object) -> str:
@@ -211,13 +232,13 @@ def _device(name: str) -> str:
     return name
 
 
-def _settings(pairs: Sequence[str]) -> dict[str, Any]:
+def _settings(pairs: Sequence[str], flag: str = "--set", example: str = "epochs=100") -> dict[str, Any]:
     """``key=value`` options; values are JSON where they can be, else text."""
     found: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not key or not equals:
-            raise InputError(f"--set {pair}: a setting is written key=value, e.g. --set epochs=100")
+            raise InputError(f"{flag} {pair}: a setting is written key=value, e.g. {example}")
         try:
             found[key.replace("-", "_")] = json.loads(text)
         except ValueError:
@@ -249,26 +270,105 @@ def _write_json(path: Path, value: Any) -> None:
         raise InputError(f"'{path}' cannot be written: {error.strerror or error}") from error
 
 
+def _kind(data: GraphData | TableData | ImageData) -> str:
+    return {"graph": "a graph", "table": "a table", "image": "images"}[data.kind]
+
+
 def _task(
-    data: GraphData | TableData | ImageData, space: str | None, setting: str | None
+    data: GraphData | TableData | ImageData, space: str | None, setting: str | None, model: str | None
 ) -> tuple[Any, Space]:
     """The task for the data, and the search space by name; a table brings its own."""
-    if isinstance(data, ImageData):
-        raise InputError(
-            f"'{data.name}' holds images, which can be read but not condensed in this version; "
-            "choose a graph (--dataset embedded) or a table"
-        )
+    for flag, value, kinds in (
+        ("--space", space, ("graph", "image")),
+        ("--setting", setting, ("graph",)),
+        ("--model", model, ("image",)),
+    ):
+        if value is not None and data.kind not in kinds:
+            own = ", which has a space of its own" if flag == "--space" else ""
+            raise InputError(f"{flag} {value}: '{data.name}' is {_kind(data)}{own}; leave it out")
     if isinstance(data, TableData):
-        if space is not None or setting is not None:
-            flag, value = ("--space", space) if space is not None else ("--setting", setting)
-            raise InputError(
-                f"{flag} {value}: '{data.name}' is a table, which has a space of its own; leave it out"
-            )
         table = TableTask(data, "ridge" if data.num_classes is None else "logistic")
         return table, table.space()
-    if space is not None and space not in SPACES:
-        raise unknown_name("--space", space, SPACES)
-    return GraphTask(data, setting or "transductive"), SPACES[space or "polynomial-filter"]()
+    searched = _space(space, data)
+    if isinstance(data, ImageData):
+        return ImageTask(data, model or "space"), searched
+    return GraphTask(data, setting or "transductive"), searched
+
+
+def _space(text: str | None, data: GraphData | ImageData) -> Space:
+    """The space ``NAME`` or ``NAME,KEY=VALUE,...``, which must be one for this kind of data."""
+    allowed = SPACES[data.kind]
+    name, *pairs = (text or allowed[0]).split(",")
+    known = [known for names in SPACES.values() for known in names]
+    if name not in known:
+        raise unknown_name("--space", name, known)
+    if name not in allowed:
+        raise InputError(
+            f"--space {name}: '{data.name}' is {_kind(data)}, for which there is {' and '.join(allowed)}"
+        )
+    settings = _settings(pairs, "--space", "channels=4")
+    try:
+        return from_spec({"name": name, **settings})
+    except TypeError as error:
+        raise InputError(f"--space {text}: {error}") from error
+
+
+def _image_flags(data: GraphData | TableData | ImageData, **given: object) -> None:
+    """Refuse flags that are for images where the data is not."""
+    for name, value in given.items():
+        if value is not None and data.kind != "image":
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(f"{flag} {value}: it is for images, and '{data.name}' is {_kind(data)}")
+
+
+def _size(flags: tuple[str, str], size: int | None, per_class: int | None, task: Any, part: str) -> int | None:
+    """A total from either spelling: the number itself, or images a class times classes."""
+    if size is not None and per_class is not None:
+        raise InputError(
+            f"{flags[0]} {size} and {flags[1]} {per_class} are two spellings of one size; give one of them"
+        )
+    if per_class is None:
+        return size
+    if per_class < 1:
+        raise InputError(f"{flags[1]} {per_class}: at least 1 is needed")
+    counts = getattr(task, part).y.bincount(minlength=task.num_classes)
+    least = int(counts.argmin())
+    if per_class > int(counts[least]):
+        raise InputError(
+            f"{flags[1]} {per_class}: class {least} ('{task.data.class_names[least]}') has only "
+            f"{int(counts[least])} {part} images; choose at most that"
+        )
+    return per_class * int(task.num_classes)
+
+
+def _truth(path: Path | None, dataset: str | None, name: str, kind: str, form: str, classes: int | None) -> Any:
+    """The table of full-data results, for data of that name, kind, form of an example and classes."""
+    if path is None:
+        if dataset is not None:
+            raise InputError(f"--truth-dataset {dataset}: there is no --truth whose data set it could name")
+        return None
+    if kind != "image":
+        raise InputError(f"--truth {path}: the table has results on images, and '{name}' is none; leave it out")
+    if dataset is not None and dataset not in BENCHMARKS:
+        raise unknown_name("--truth-dataset", dataset, BENCHMARKS)
+    if dataset is not None and name in BENCHMARKS and name != dataset:
+        raise InputError(f"--truth-dataset {dataset}: the data is '{name}'; leave it out")
+    told = dataset or name
+    if told not in BENCHMARKS:
+        raise InputError(
+            f"--truth {path}: the table has results on cifar10 and cifar100, and the data is '{name}'; if it is "
+            "one of them under another name, say which with --truth-dataset"
+        )
+    if (form, classes) != ("3 x 32 x 32", BENCHMARKS[told]):
+        raise InputError(
+            f"--truth {path}: {told} has {BENCHMARKS[told]} classes of 3 x 32 x 32 pixels, and '{name}' has "
+            f"{classes} of {form}, so the table's results are not about it; leave it out"
+        )
+    return TableTruth(NASBench201Table(path), told)
+
+
+def _form(x: torch.Tensor) -> str:
+    return " x ".join(map(str, x.shape[1:]))
 
 
 def _record_path(file: Path) -> Path:

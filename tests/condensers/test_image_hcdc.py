@@ -1,5 +1,6 @@
 """HCDC on images, end to end on a tiny relaxed cell: alignment, and what a plan refuses."""
 
+import dataclasses
 import functools
 
 import pytest
@@ -238,6 +239,31 @@ def test_a_table_is_for_probes(task):
     ):
         made = plan(task, SPACE, train_size=6, val_method=val_method)
         assert (made.config is not None, made.probing is not None) == (aligns, probes)
+
+
+def test_both_is_alignment_first_then_probes_from_there(task, monkeypatch):
+    moved = dataclasses.replace(task.sample("val", 15, 0), x=torch.full((15, 1, 4, 4), 0.5))
+    learned = aligning.Learned(moved, ["aligned"], [{"step": 1}], {"lam": [[0.0]], "score": [0.1]}, 3)
+    monkeypatch.setattr(condensing, "learn_validation", lambda *a, **k: learned)
+    monkeypatch.setattr(condensing, "predictors", lambda *a, **k: "networks")
+    begun = []
+
+    def examples(bound, networks, scores, start, config, **options):
+        begun.append((networks, scores, start))
+        return dataclasses.replace(start, x=start.x + 1), [{"step": 10}]
+
+    monkeypatch.setattr(condensing, "learn_examples", examples)
+    small = make(task, {"probes": 4}, val_method="both")
+    (networks, scores, start), probes = begun[0], small.meta["probes"]
+    assert networks == "networks"
+    assert start is moved
+    assert torch.equal(small.val.x, moved.x + 1)
+    assert small.record["history"] == [{"step": 1}, {"step": 10}]
+    assert small.record["full_trainings"] == 3 + 4
+    assert probes["score"] == scores  # those of the probes, not of the trajectories
+    assert set(small.meta["candidates"]) == {"aligned", *map(config_hash, probes["configs"])}
+    make(task, {"probes": 4}, val_method="probes")
+    assert torch.equal(begun[1][2].x, task.sample("val", 15, 0).x)  # without alignment: real images
 
 
 def test_algorithm_1_runs_on_images(task):

@@ -223,14 +223,14 @@ def test_without_a_table_probes_and_judges_are_trained(digits, cache, monkeypatc
     early = next(rival for rival in judged["rivals"] if rival["name"] == "early-stopping")
     assert early["description"].startswith("full data, one seed, 2 of 2 steps")  # 2 x 2 x 10 visits of 2 x 10
     # trained now: their seconds are in those of condensing, and are not counted again
-    assert small.record["probe_seconds"] < 0.5 * small.record["condense_seconds"]
-    spent = small.record["condense_seconds"] + small.record["probe_seconds"]
+    assert small.record["probe_seconds"] == 0.0
+    spent = small.record["condense_seconds"]
     assert evaluate(small, candidates=5, table=FakeTable(), rivals=False)["condense_seconds"] == spent
     again = probes_copy(digits)
     assert again.to_bytes() == small.to_bytes()
     lines = [line for file in cache.glob("*.jsonl") for line in file.read_text().splitlines()]
     assert len(lines) == 11  # six probes and five judges, each once
-    assert again.record["probe_seconds"] > small.record["probe_seconds"]  # known, and paid before
+    assert again.record["probe_seconds"] > 0  # known, and paid before
 
 
 def test_a_visit_is_an_example_in_a_step():
