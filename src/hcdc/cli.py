@@ -91,7 +91,9 @@ TruthOption = Annotated[
 ]
 TruthDataOption = Annotated[
     MaybeText,
-    typer.Option("--truth-dataset", help="cifar10 or cifar100, where --truth cannot tell by the data's name."),
+    typer.Option(
+        "--truth-dataset", help="cifar10 or cifar100, where --truth cannot tell by the data's name."
+    ),
 ]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Say only where the result is.")]
@@ -232,7 +234,7 @@ def _device(name: str) -> str:
     return name
 
 
-def _settings(pairs: Sequence[str], flag: str = "--set", example: str = "epochs=100") -> dict[str, Any]:
+def _settings(pairs: Sequence[str], flag: str = "--set", example: str = "--set epochs=100") -> dict[str, Any]:
     """``key=value`` options; values are JSON where they can be, else text."""
     found: dict[str, Any] = {}
     for pair in pairs:
@@ -306,11 +308,17 @@ def _space(text: str | None, data: GraphData | ImageData) -> Space:
         raise InputError(
             f"--space {name}: '{data.name}' is {_kind(data)}, for which there is {' and '.join(allowed)}"
         )
-    settings = _settings(pairs, "--space", "channels=4")
-    try:
-        return from_spec({"name": name, **settings})
-    except TypeError as error:
-        raise InputError(f"--space {text}: {error}") from error
+    usual = {key: value for key, value in from_spec({"name": name}).spec().items() if key != "name"}
+    settings = _settings(pairs, "--space", f"--space {name},{next(iter(usual))}=2")
+    for key, value in settings.items():
+        if key not in usual:
+            raise unknown_name(f"--space {name}: setting", key, usual)
+        wanted = type(usual[key])
+        if type(value) is not wanted and not (wanted is float and type(value) is int):
+            raise InputError(
+                f"--space {name}: {key} must be {wanted.__name__}, as in {key}={usual[key]}, got {value!r}"
+            )
+    return from_spec({"name": name, **settings})
 
 
 def _image_flags(data: GraphData | TableData | ImageData, **given: object) -> None:
@@ -321,7 +329,9 @@ def _image_flags(data: GraphData | TableData | ImageData, **given: object) -> No
             raise InputError(f"{flag} {value}: it is for images, and '{data.name}' is {_kind(data)}")
 
 
-def _size(flags: tuple[str, str], size: int | None, per_class: int | None, task: Any, part: str) -> int | None:
+def _size(
+    flags: tuple[str, str], size: int | None, per_class: int | None, task: Any, part: str
+) -> int | None:
     """A total from either spelling: the number itself, or images a class times classes."""
     if size is not None and per_class is not None:
         raise InputError(
@@ -341,14 +351,32 @@ def _size(flags: tuple[str, str], size: int | None, per_class: int | None, task:
     return per_class * int(task.num_classes)
 
 
-def _truth(path: Path | None, dataset: str | None, name: str, kind: str, form: str, classes: int | None) -> Any:
-    """The table of full-data results, for data of that name, kind, form of an example and classes."""
+@dataclasses.dataclass(frozen=True)
+class _About:
+    """What decides whether a table of results is about some data."""
+
+    name: str
+    kind: str
+    form: str
+    classes: int | None
+
+
+def _about(data: GraphData | TableData | ImageData) -> _About:
+    form = _form(data.train.x) if isinstance(data, ImageData) else ""
+    return _About(data.name, data.kind, form, data.num_classes)
+
+
+def _truth(path: Path | None, dataset: str | None, about: _About) -> TableTruth | None:
+    """The table of full-data results, or a refusal of one that is not about the data."""
     if path is None:
         if dataset is not None:
             raise InputError(f"--truth-dataset {dataset}: there is no --truth whose data set it could name")
         return None
-    if kind != "image":
-        raise InputError(f"--truth {path}: the table has results on images, and '{name}' is none; leave it out")
+    name = about.name
+    if about.kind != "image":
+        raise InputError(
+            f"--truth {path}: the table has results on images, and '{name}' is {about.kind} data"
+        )
     if dataset is not None and dataset not in BENCHMARKS:
         raise unknown_name("--truth-dataset", dataset, BENCHMARKS)
     if dataset is not None and name in BENCHMARKS and name != dataset:
@@ -356,13 +384,13 @@ def _truth(path: Path | None, dataset: str | None, name: str, kind: str, form: s
     told = dataset or name
     if told not in BENCHMARKS:
         raise InputError(
-            f"--truth {path}: the table has results on cifar10 and cifar100, and the data is '{name}'; if it is "
-            "one of them under another name, say which with --truth-dataset"
+            f"--truth {path}: the table has results on cifar10 and cifar100, and the data is '{name}'; if it "
+            "is one of them under another name, say which with --truth-dataset"
         )
-    if (form, classes) != ("3 x 32 x 32", BENCHMARKS[told]):
+    if (about.form, about.classes) != ("3 x 32 x 32", BENCHMARKS[told]):
         raise InputError(
             f"--truth {path}: {told} has {BENCHMARKS[told]} classes of 3 x 32 x 32 pixels, and '{name}' has "
-            f"{classes} of {form}, so the table's results are not about it; leave it out"
+            f"{about.classes} of {about.form}, so the table's results are not about it; leave it out"
         )
     return TableTruth(NASBench201Table(path), told)
 
@@ -413,24 +441,62 @@ def _already_there(out: Path, made: Plan, force: bool) -> bool:
 @_command
 def condense(
     dataset: Annotated[
-        str, typer.Option("--dataset", help="A name (cora, embedded, ...), an .npz graph, a .csv table.")
+        str,
+        typer.Option(
+            "--dataset",
+            help="A name (cora, cifar10, embedded, ...), an .npz of a graph or of images, a folder of "
+            "images, a .csv table.",
+        ),
     ],
-    train_size: Annotated[int, typer.Option("--train-size", help="Training examples of the copy, in all.")],
     out: Annotated[Path, typer.Option("--out", help="The condensed file to write, NAME.hcdc.")],
+    train_size: Annotated[
+        MaybeInt, typer.Option("--train-size", help="Training examples of the copy, in all.")
+    ] = None,
+    per_class: Annotated[
+        MaybeInt,
+        typer.Option("--images-per-class", help="The other spelling of --train-size: images of each class."),
+    ] = None,
     method: Annotated[
-        str, typer.Option("--method", help="random, reach, kcenter, herding, gcondx, gcond or hcdc.")
+        str,
+        typer.Option(
+            "--method",
+            help="random, kcenter, herding, hcdc; graphs: reach, gcond, gcondx; images: dm, dc, dsa, tm, kip",
+        ),
     ] = "hcdc",
     val_size: Annotated[
         MaybeInt,
-        typer.Option("--val-size", help="Validation examples of the copy; the original's ratio by default."),
+        typer.Option(
+            "--val-size",
+            help="Validation examples of the copy; by default the original's ratio (images: 0.4 times the "
+            "training images).",
+        ),
+    ] = None,
+    val_per_class: Annotated[
+        MaybeInt, typer.Option("--val-images-per-class", help="The other spelling of --val-size.")
     ] = None,
     train_method: Annotated[
         MaybeText,
-        typer.Option("--train-method", help="What makes S_train for hcdc; 'reach' on graphs."),
+        typer.Option(
+            "--train-method", help="What makes S_train for hcdc; 'reach' on graphs, 'random' elsewhere."
+        ),
     ] = None,
     val_method: Annotated[
         MaybeText,
-        typer.Option("--val-method", help="What makes S_val: aligned, both, same, random or real."),
+        typer.Option(
+            "--val-method",
+            help="What makes S_val: aligned, both, probes, weighted (not on graphs), same, random or real.",
+        ),
+    ] = None,
+    probes: Annotated[
+        MaybeInt,
+        typer.Option(
+            "--probes", help="Candidates with a full-data result to learn from; short for --set probes=N."
+        ),
+    ] = None,
+    truth: TruthOption = None,
+    truth_dataset: TruthDataOption = None,
+    truth_epochs: Annotated[
+        MaybeInt, typer.Option("--truth-epochs", help="Epochs of a full-data training, for images; 20.")
     ] = None,
     preset: Annotated[
         MaybeText, typer.Option("--preset", help="Named settings of the method, e.g. demo.")
@@ -440,7 +506,17 @@ def condense(
         typer.Option("--set", metavar="KEY=VALUE", help="One setting of the method; may be repeated."),
     ] = None,
     space: Annotated[
-        MaybeText, typer.Option("--space", help="polynomial-filter (default) or gnn-zoo.")
+        MaybeText,
+        typer.Option(
+            "--space",
+            metavar="NAME[,KEY=VALUE]",
+            help="Graphs: polynomial-filter (default) or gnn-zoo; images: nasbench201, also smaller: "
+            "nasbench201,channels=8.",
+        ),
+    ] = None,
+    model: Annotated[
+        MaybeText,
+        typer.Option("--model", help="Networks of images: those of the space (space, default) or convnet."),
     ] = None,
     setting: Annotated[
         MaybeText, typer.Option("--setting", help="transductive (default) or inductive, for graphs.")
@@ -460,7 +536,24 @@ def condense(
     _writable("--out", out)
     _writable("--json", json_file)
     device, options = _device(device), _settings(settings or [])
-    task, searched = _task(hcdc.data(dataset, target=target, seed=split_seed), space, setting)
+    if probes is not None:
+        if "probes" in options:
+            raise InputError(f"--probes {probes} and --set probes={options['probes']}: give one of them")
+        options["probes"] = probes
+    data = hcdc.data(dataset, target=target, seed=split_seed)
+    _image_flags(
+        data,
+        images_per_class=per_class,
+        val_images_per_class=val_per_class,
+        truth=truth,
+        truth_dataset=truth_dataset,
+        truth_epochs=truth_epochs,
+    )
+    task, searched = _task(data, space, setting, model)
+    train_size = _size(("--train-size", "--images-per-class"), train_size, per_class, task, "train")
+    val_size = _size(("--val-size", "--val-images-per-class"), val_size, val_per_class, task, "val")
+    if train_size is None:
+        raise InputError("--train-size is missing: how many training examples is the copy to have, in all?")
     arguments: dict[str, Any] = {
         "method": method,
         "train_size": train_size,
@@ -470,14 +563,28 @@ def condense(
         "val_method": val_method,
         "preset": preset,
         "options": options,
+        "truth": _truth(truth, truth_dataset, _about(data)),
     }
+    if truth_epochs is not None:
+        if truth_epochs < 1:
+            raise InputError(f"--truth-epochs {truth_epochs}: at least 1 is needed")
+        arguments["truth_epochs"] = truth_epochs
+    if truth is not None and method != "hcdc":
+        raise InputError(
+            f"--truth {truth}: method '{method}' learns nothing from full-data results; 'hcdc evaluate' "
+            "takes them"
+        )
     made = plan(task, searched, **arguments)
+    if made.truth is not None and made.probing is not None:
+        for config in probe_configs(searched, made.probing.probes, seed):
+            made.truth.score(config, "val")  # a table without it is refused before the work
     following = f"hcdc evaluate {out}"
     if _already_there(out, made, force):
         there = f"{out} is there already, made by the same command, so nothing was done (--force repeats it)"
         _last_line(there, following, json_file)
         return
-    _say(_plan_lines(made, task.data, device), quiet)
+    if not quiet:
+        _say([*_plan_lines(made, task, device), ("cost", _cost(made, task, searched, device, seed))], quiet)
     checkpoint = out.with_name(f".{out.name}.ckpt")
     with _progress(quiet) as progress:
         small = hcdc.condense(
@@ -503,16 +610,18 @@ def condense(
     )
 
 
-def _plan_lines(made: Plan, data: GraphData | TableData, device: str) -> list[tuple[str, object]]:
+def _plan_lines(made: Plan, task: Any, device: str) -> list[tuple[str, object]]:
     """What is about to be done."""
-    meta = made.meta
+    meta, data = made.meta, task.data
     parts = " / ".join(f"{len(getattr(data, part)):,}" for part in ("train", "val", "test"))
-    sizes = f"S_train {made.train_size}, S_val " + (
-        "the real validation set" if meta["val_method"] == "real" else str(made.val_size)
+    shape = f", {_form(data.train.x)} pixels" if isinstance(data, ImageData) else ""
+    real = meta["val_method"] == "real"
+    sizes = f"S_train {_sized(made.train_size, task)}, S_val " + (
+        "the real validation set" if real else _sized(made.val_size, task)
     )
     preset = f", preset {meta['preset']}" if meta["preset"] else ""
     return [
-        ("data", f"{data.name}, {parts} for training / validation / test, split: {data.split}"),
+        ("data", f"{data.name}, {parts} for training / validation / test{shape}, split: {data.split}"),
         (
             "method",
             f"{meta['method']}{preset}: S_train by {meta['train_method']}, S_val by {meta['val_method']}",
@@ -525,6 +634,65 @@ def _plan_lines(made: Plan, data: GraphData | TableData, device: str) -> list[tu
     ]
 
 
+def _sized(size: int, task: Any) -> str:
+    """A size, for images with what it is of each class."""
+    if not isinstance(task, ImageTask) or size % task.num_classes:
+        return str(size)
+    return f"{size} ({size // task.num_classes} a class)"
+
+
+def _cost(made: Plan, task: Any, space: Space, device: str, seed: int) -> str:
+    """What is known beforehand of the cost of making the copy: trainings on the full data."""
+    told = []
+    if made.config is not None and made.config.response == "own":
+        starts = made.config.trajectories
+        if space.candidates() is not None:
+            starts = min(starts, len(halves(space, seed)[0]))
+        count = starts * made.config.points + made.config.holdout
+        relaxed = " of the relaxed network, whose time is not predicted" if task.kind == "image" else ""
+        told.append(f"{count} full-data trainings{relaxed}")
+    if made.probing is not None:
+        probes = made.probing.probes
+        if made.truth is not None:
+            spent = sum(made.truth.seconds(config) for config in probe_configs(space, probes, seed))
+            told.append(f"{probes} full-data results from the table ({spent:,.0f} s by its own clock)")
+        else:
+            told.append(_trainings(probes, task, space, made.full, device))
+    return "; ".join(told) or "no full-data training"
+
+
+def _trainings(count: int, task: Any, space: Space, recipe: Recipe, device: str) -> str:
+    """So many trainings on the full data, for images with the seconds that they may take."""
+    told = f"{count} full-data trainings, less those that the cache knows"
+    if not isinstance(task, ImageTask):
+        return told
+    return (
+        f"{told}: about {count * _predicted(task, space, recipe, device):,.0f} s (estimate from a few steps)"
+    )
+
+
+def _predicted(task: ImageTask, space: Space, recipe: Recipe, device: str) -> float:
+    """Seconds of one training by ``recipe``, extrapolated from a few steps of two candidates.
+
+    On CUDA, where many networks train side by side, it is too high.
+    """
+    task = task.to(device)
+    configs = space.sample(2, numpy_stream(0, "estimate"))
+    parts = {"val": task.sample("val", task.num_classes, 0)}
+
+    def seconds(steps: int) -> float:
+        begun = time.perf_counter()
+        short = dataclasses.replace(recipe, steps=steps, seeds=1)
+        run_candidates(task, space, configs, task.train, parts, short, 0, "estimate", device)
+        return (time.perf_counter() - begun) / len(configs)
+
+    few = 50 if device.startswith("cuda") else 3
+    seconds(1)  # what is paid once
+    least = seconds(1)
+    step = max(0.0, seconds(1 + few) - least) / few
+    return recipe.seeds * (least + step * (recipe.steps - 1))
+
+
 def _words(values: dict[str, Any]) -> str:
     return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in values.items())
 
@@ -533,6 +701,8 @@ def _words(values: dict[str, Any]) -> str:
 def evaluate(
     file: Annotated[Path, typer.Argument(help="A condensed file.")],
     candidates: Annotated[int, typer.Option("--candidates", help="Fresh configurations to judge with.")] = 80,
+    truth: TruthOption = None,
+    truth_dataset: TruthDataOption = None,
     rivals: Annotated[bool, typer.Option("--rivals/--no-rivals", help="Rank with the rivals too.")] = True,
     cache: Annotated[
         MaybePath,
@@ -549,8 +719,13 @@ def evaluate(
     _writable("--json", result)
     device = _device(device)
     small = dataclasses.replace(CondensedDataset.load(file), record=_record(file))
+    about = _About(str(small.meta["data"].get("name")), small.kind, "", small.num_classes)
+    if isinstance(small.train, Images):
+        about = dataclasses.replace(about, form=_form(small.train.x))
+    table = _truth(truth, truth_dataset, about)
     task = reopen_task(small)
-    _say(_judge_lines(small, candidates, device), quiet)
+    if not quiet:
+        _say(_judge_lines(small, task, candidates, device, table), quiet)
     with _progress(quiet) as progress:
         found = hcdc.evaluate(
             small,
@@ -561,6 +736,7 @@ def evaluate(
             cache=cache,
             rivals=rivals,
             progress=progress,
+            table=table,
         ).as_dict()
     _write_json(result, found)
     _show_table(summary_table([found]), quiet)
@@ -568,15 +744,25 @@ def evaluate(
     _last_line(f"wrote {result}", f"hcdc report {result} --out report.html", result)
 
 
-def _judge_lines(small: CondensedDataset, candidates: int, device: str) -> list[tuple[str, object]]:
-    """What is about to be judged, and how."""
+def _judge_lines(
+    small: CondensedDataset, task: Any, candidates: int, device: str, table: TableTruth | None
+) -> list[tuple[str, object]]:
+    """What is about to be judged, how, and what it costs."""
     meta = small.meta
+    if table is not None:
+        cost = f"nothing is trained on the full data: {table.words()}"
+    else:
+        full = Recipe.from_dict(meta["full_recipe"])
+        cost = _trainings(candidates, task, from_spec(meta["space"]), full, device)
+        if meta.get("truth"):
+            cost += "; the copy was made with a table of results, and --truth FILE judges by it"
     return [
         ("data", f"{meta['data'].get('name')}, split: {meta['data'].get('split')}"),
         ("candidates", f"{candidates} of {_words(meta['space'])}"),
         ("full recipe", _words(meta["full_recipe"])),
         ("calibrated recipe", _words(meta["calibrated_recipe"])),
         ("device", device_name(device)),
+        ("cost", cost),
     ]
 
 
@@ -594,7 +780,11 @@ def inspect(
     small = CondensedDataset.load(file)
     record = _record(file)
     evaluations = evaluations_of(small.meta, sorted(file.resolve().parent.glob("*.json")))
-    lines: list[tuple[str, object]] = [*small.summary(), *_evidence(record, evaluations)]
+    lines: list[tuple[str, object]] = [
+        *small.summary(),
+        *_image_lines(small),
+        *_evidence(record, evaluations),
+    ]
     if json_file is not None:
         summary = {
             "file": str(file),
@@ -609,6 +799,30 @@ def inspect(
         _last_line(done, f"hcdc report {evaluations[0][0].name} --out report.html", json_file)
     else:
         _last_line(done, f"hcdc evaluate {file}", json_file)
+
+
+def _image_lines(small: CondensedDataset) -> list[tuple[str, object]]:
+    """What the images of a file are like, and which full-data results they were learned from."""
+    lines: list[tuple[str, object]] = []
+    for name, part in (("S_train", small.train), ("S_val", small.val)):
+        if not isinstance(part, Images):
+            continue
+        counts = part.y.bincount(minlength=small.num_classes or 1)
+        low, high = int(counts.min()), int(counts.max())
+        told = f"{low if low == high else f'{low} to {high}'} a class, {_form(part.x)} pixels of "
+        told += f"{float(part.x.min()):.2f} .. {float(part.x.max()):.2f} (normalised)"
+        if part.weight is not None:
+            weight = part.weight / part.weight.mean()
+            told += (
+                f"; weights up to {float(weight.max()):.1f} times the mean, {int((weight == 0).sum())} are 0"
+            )
+        lines.append((name, told))
+    probes = small.meta.get("probes") or {}
+    if isinstance(probes, dict) and probes.get("configs"):
+        source = small.meta.get("truth") or "trained on the full data"
+        source = _words(source) if isinstance(source, dict) else source
+        lines.append(("probes", f"{len(probes['configs'])} candidates, results: {source}"))
+    return lines
 
 
 def _evidence(
@@ -652,12 +866,41 @@ def report(
     _writable("--out", out)
     _writable("--json", json_file)
     evaluations = [read_evaluation(file) for file in files]
-    write_report(evaluations, out, title)
+    copies = _copies(files, evaluations)
+    write_report(evaluations, out, title, copies, [_before(small) for small in copies])
     rows = summary_table(evaluations)
     if json_file is not None:
         _write_json(json_file, _summary(evaluations, rows))
     _show_table(rows, quiet)
     _last_line(f"wrote {out}", f"open {out} in a browser", json_file)
+
+
+def _copies(files: Sequence[Path], evaluations: Sequence[dict[str, Any]]) -> list[CondensedDataset]:
+    """Copies of images beside their evaluations: ``NAME.hcdc`` by ``NAME[.evaluation].json``."""
+    found: dict[Path, CondensedDataset] = {}
+    for file, evaluation in zip(files, evaluations):
+        path = file.with_name(f"{file.name.removesuffix('.json').removesuffix('.evaluation')}.hcdc")
+        if not path.is_file():
+            continue
+        try:
+            small = CondensedDataset.load(path)
+        except InputError:
+            continue
+        if small.kind == "image" and belongs(evaluation, small.meta):
+            found[path.resolve()] = small
+    return list(found.values())
+
+
+def _before(small: CondensedDataset) -> Images | None:
+    """The real images that S_val was learned from, where it was and the original data can be read again."""
+    if small.meta["val_method"] not in STARTED_FROM_REAL:
+        return None
+    try:
+        task: Any = reopen_task(small)
+        images: Images = task.sample("val", small.meta["val_size"], small.meta["seed"])
+    except InputError:
+        return None
+    return images
 
 
 def _summary(evaluations: Sequence[dict[str, Any]], rows: Sequence[Row]) -> dict[str, Any]:
@@ -669,25 +912,34 @@ def _summary(evaluations: Sequence[dict[str, Any]], rows: Sequence[Row]) -> dict
 
 @_command
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Folder for everything the demo writes.")] = Path(
-        "demo-out"
-    ),
+    out: Annotated[
+        MaybePath,
+        typer.Option("--out", help="Folder for everything the demo writes; demo-out, or demo-out/images."),
+    ] = None,
+    images: Annotated[
+        bool, typer.Option("--images", help="Digits and networks of cells instead of the graph.")
+    ] = False,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
     json_file: JsonOption = None,
     debug: DebugOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Condense the embedded graph with random, GCond and HCDC, search on each copy, show what it brings."""
+    """Condense embedded data (a graph, or digits) by several methods, search on each copy, compare."""
     _writable("--json", json_file)
     device = _device(device)
     with _progress(quiet) as progress:
-        result = run_demo(out, device, seed, progress)
+        if images:
+            result = run_image_demo(out or Path("demo-out", "images"), device, seed, progress)
+        else:
+            result = run_demo(out or Path("demo-out"), device, seed, progress)
     rows = summary_table(result.evaluations)
     if json_file is not None:
         _write_json(json_file, _summary(result.evaluations, rows))
     _show_table(rows, quiet)
     _show_findings(result.evaluations, quiet)
+    for note in () if quiet else result.notes:
+        typer.echo(_printable(f"- {note}"))
     _say([("figures", ", ".join(str(path) for path in result.figures))], quiet)
     _last_line(f"wrote {result.report}", f"open {result.report} in a browser", json_file)
 

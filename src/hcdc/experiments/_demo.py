@@ -44,11 +44,13 @@ class Demo:
         evaluations: One a copy, as `hcdc evaluate` writes them.
         figures: PNG files.
         report: The HTML page.
+        notes: What has to be known of the run beside its figures, in sentences.
     """
 
     evaluations: list[dict[str, Any]]
     figures: list[Path]
     report: Path
+    notes: tuple[str, ...] = ()
 
 
 def run_demo(
@@ -66,21 +68,27 @@ def run_demo(
         progress: Where progress is reported.
     """
     require("matplotlib", "plot")
-    folder = Path(out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"the folder '{folder}' cannot be made: {error.strerror or error}") from error
+    folder = made_folder(out)
     progress = progress or Progress()
     progress.count = PHASES
-    with _one_thread():
+    with one_thread():
         evaluations = _copies(folder, device, seed, progress)
     figures = write_figures(evaluations, folder)
     return Demo(evaluations, figures, write_report(evaluations, folder / "report.html", TITLE))
 
 
+def made_folder(out: str | os.PathLike[str]) -> Path:
+    """The folder, made where it is not there, or a refusal."""
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the folder '{folder}' cannot be made: {error.strerror or error}") from error
+    return folder
+
+
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Equal sums on machines with few and many cores; matrices this small gain little by more threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
