@@ -9,11 +9,12 @@ SOURCE := src tests benchmarks
 # The machine has few cores and tests run side by side: one thread each.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install demo test imports lint format bench clean
+.PHONY: help install demo demo-images test imports lint format bench clean
 
 help:
 	@echo "make install   make .venv with the command 'hcdc' in it"
 	@echo "make demo      condense and search the embedded graph, offline; writes demo-out/report.html"
+	@echo "make demo-images  the same with handwritten digits; writes demo-out/images/report.html"
 	@echo "make test      import rules and the fast test suite"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    rewrite the source in the house style"
@@ -31,6 +32,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: install
 	$(BIN)/hcdc demo
+
+demo-images: install
+	$(BIN)/hcdc demo --images
 
 test: install imports
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m 'not slow'

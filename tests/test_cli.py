@@ -11,6 +11,7 @@ import torch
 from scipy import sparse
 
 import hcdc.cli
+from command_line import assert_refused, files, hcdc_run
 from hcdc import CondensedDataset, NumericalError, Recipe
 from hcdc.core import ranks
 from hcdc.core.records import version
@@ -47,24 +48,11 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def hcdc_run(capsys, *arguments):
-    """``(exit code, stdout, stderr)`` of the command."""
-    with pytest.raises(SystemExit) as left:
-        hcdc.cli.main([str(a) for a in arguments])
-    captured = capsys.readouterr()
-    code = left.value.code
-    return (0 if code is None else code), captured.out, captured.err
-
-
 def condense(capsys, *arguments, out="a.hcdc", dataset="graph.npz", method="random", size=9):
     return hcdc_run(
         capsys, "condense", "--dataset", dataset, "--method", method, "--train-size", size, "--out", out,
         "--device", "cpu", *arguments,
     )  # fmt: skip
-
-
-def files(place):
-    return sorted(path.name for path in place.iterdir())
 
 
 # --- the way through ----------------------------------------------------------------------------------------
@@ -148,6 +136,9 @@ def test_a_table_brings_its_own_space(place, capsys):
     code, _, err = condense(capsys, "--target", "label", "--space", "gnn-zoo", dataset="t.csv", out="b.hcdc")
     assert (code, err.count("\n")) == (2, 1)
     assert "--space gnn-zoo" in err
+    code, _, err = condense(capsys, "--target", "label", dataset="t.csv", out="b.hcdc", method="kcenter")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--method kcenter: it condenses graphs and images, and 't' is a table" in err
     assert CondensedDataset.load(place / "a.hcdc").kind == "table"
 
 
@@ -227,16 +218,6 @@ def test_nothing_in_a_file_steers_the_terminal_or_is_imported(place, capsys):
 
 
 # --- refusals: one sentence, exit code 2, nothing written ---------------------------------------------------
-
-
-def assert_refused(place, before, code, out, err, said):
-    assert code == 2, err
-    assert said in err
-    assert len(err.strip().splitlines()) == 1
-    assert err.startswith("hcdc: ")
-    assert "Traceback" not in err
-    assert out == ""
-    assert files(place) == before
 
 
 @pytest.mark.parametrize(

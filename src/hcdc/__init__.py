@@ -7,7 +7,7 @@ from hcdc.core.recipe import Recipe
 from hcdc.core.records import version
 from hcdc.datasets import CondensedDataset, data
 from hcdc.evaluation import Evaluation, evaluate
-from hcdc.tasks import GraphTask, LinearConvTask, TableTask, Task
+from hcdc.tasks import GraphTask, ImageTask, LinearConvTask, TableTask, Task
 
 __version__ = version()
 
@@ -16,6 +16,7 @@ __all__ = [
     "Evaluation",
     "GraphTask",
     "HcdcError",
+    "ImageTask",
     "InputError",
     "LinearConvTask",
     "NumericalError",

@@ -54,6 +54,12 @@ from hcdc.training import run_candidates
 
 SPACES = {"graph": ("polynomial-filter", "gnn-zoo"), "image": ("nasbench201",)}
 """Search spaces by kind of data, the default first; a table brings its own."""
+TAKES = {
+    **dict.fromkeys(("reach", "gcond", "gcondx"), ("graph",)),
+    **dict.fromkeys(("dc", "dsa", "dm", "kip", "tm"), ("image",)),
+    **dict.fromkeys(("kcenter", "herding"), ("graph", "image")),
+}
+"""Kinds of data that a method condenses; those that are not named take all."""
 BENCHMARKS = {"cifar10": 10, "cifar100": 100}
 """Data sets of which a NAS-Bench-201 table has results, and their number of classes."""
 FLAGS = ("train_size", "val_size", "train_method", "val_method", "truth_epochs")
@@ -321,6 +327,16 @@ def _space(text: str | None, data: GraphData | ImageData) -> Space:
     return from_spec({"name": name, **settings})
 
 
+def _check_method(flag: str, method: str | None, data: GraphData | TableData | ImageData) -> None:
+    """Refuse a method for another kind of data before any work."""
+    kinds = TAKES.get(method or "", (data.kind,))
+    if data.kind not in kinds:
+        taken = " and ".join(f"{kind}s" for kind in kinds)
+        raise InputError(
+            f"{flag} {method}: it condenses {taken}, and '{data.name}' is {_kind(data)}; try random"
+        )
+
+
 def _image_flags(data: GraphData | TableData | ImageData, **given: object) -> None:
     """Refuse flags that are for images where the data is not."""
     for name, value in given.items():
@@ -550,6 +566,8 @@ def condense(
         truth_epochs=truth_epochs,
     )
     task, searched = _task(data, space, setting, model)
+    _check_method("--method", method, data)
+    _check_method("--train-method", train_method, data)
     train_size = _size(("--train-size", "--images-per-class"), train_size, per_class, task, "train")
     val_size = _size(("--val-size", "--val-images-per-class"), val_size, val_per_class, task, "val")
     if train_size is None:
@@ -579,6 +597,8 @@ def condense(
         for config in probe_configs(searched, made.probing.probes, seed):
             made.truth.score(config, "val")  # a table without it is refused before the work
     following = f"hcdc evaluate {out}"
+    for flag, value in (("--truth", truth), ("--truth-dataset", truth_dataset)):
+        following += f" {flag} {value}" if value is not None else ""
     if _already_there(out, made, force):
         there = f"{out} is there already, made by the same command, so nothing was done (--force repeats it)"
         _last_line(there, following, json_file)
@@ -666,9 +686,8 @@ def _trainings(count: int, task: Any, space: Space, recipe: Recipe, device: str)
     told = f"{count} full-data trainings, less those that the cache knows"
     if not isinstance(task, ImageTask):
         return told
-    return (
-        f"{told}: about {count * _predicted(task, space, recipe, device):,.0f} s (estimate from a few steps)"
-    )
+    spent = count * _predicted(task, space, recipe, device)
+    return f"{told}: about {max(spent, 1.0):,.0f} s (estimate from a few steps)"
 
 
 def _predicted(task: ImageTask, space: Space, recipe: Recipe, device: str) -> float:
@@ -896,7 +915,7 @@ def _before(small: CondensedDataset) -> Images | None:
     if small.meta["val_method"] not in STARTED_FROM_REAL:
         return None
     try:
-        task: Any = reopen_task(small)
+        task: Any = reopen_task(small, download=False)
         images: Images = task.sample("val", small.meta["val_size"], small.meta["seed"])
     except InputError:
         return None

@@ -85,6 +85,7 @@ class DM(Reducer):
         match = _Matching(self, images, part, start)
         done = match.load(checkpoint)
         phase = progress.phase("DM", self.iterations)
+        phase.first_step = done
         saved = time.monotonic()
         while done < self.iterations:
             count = min(BLOCK, self.iterations - done)

@@ -45,7 +45,8 @@ def run(
                 assert isinstance(small.train, Nodes)
                 found = gcn_accuracy(small.train, graph, networks)
                 record = {"protocol": PROTOCOL, "dataset": dataset, "method": method, "train_size": size}
-                record |= {"seed": seed, "networks": networks, "preset": preset, **found}
+                percent = {key: 100 * found[key] for key in found if "accuracy" in key or key == "test_std"}
+                record |= {"seed": seed, "networks": networks, "preset": preset, **found, **percent}
                 kept = ("condense_seconds", "environment")
                 records.append(out, record | {key: small.record[key] for key in kept})
                 logging.getLogger("hcdc").info("%s", record)

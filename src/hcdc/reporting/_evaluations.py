@@ -72,11 +72,11 @@ def evaluations_of(meta: Mapping[str, Any], paths: Iterable[Path]) -> list[tuple
 def short_names(evaluations: Sequence[Evaluation]) -> list[str]:
     """A name for each evaluation: its method, and whatever tells it from the others."""
     varying = [key for key in TELLING if len({str(e.get(key)) for e in evaluations}) > 1]
-    if len({e["method"] for e in evaluations}) == len(evaluations):
-        varying = [key for key in varying if key == "dataset"]
     names = []
     for evaluation in evaluations:
-        told = [f"{key.replace('_', ' ')} {evaluation.get(key)}" for key in varying]
+        alike = [e for e in evaluations if e["method"] == evaluation["method"]]
+        keys = [key for key in varying if key == "dataset" or len({str(e.get(key)) for e in alike}) > 1]
+        told = [f"{key.replace('_', ' ')} {evaluation.get(key)}" for key in keys]
         names.append(", ".join([str(evaluation["method"]), *told]))
     return [
         name if names.count(name) == 1 else f"{name} #{names[: k + 1].count(name)}"

@@ -1,0 +1,30 @@
+"""The command run inside the test process, and what a refusal looks like."""
+
+import pytest
+
+import hcdc.cli
+
+
+def hcdc_run(capsys, *arguments):
+    """``(exit code, stdout, stderr)`` of the command."""
+    with pytest.raises(SystemExit) as left:
+        hcdc.cli.main([str(a) for a in arguments])
+    captured = capsys.readouterr()
+    code = left.value.code
+    return (0 if code is None else code), captured.out, captured.err
+
+
+def files(place):
+    """Names of what lies in a folder."""
+    return sorted(path.name for path in place.iterdir())
+
+
+def assert_refused(place, before, code, out, err, said):
+    """One sentence on stderr, exit code 2, nothing written."""
+    assert code == 2, err
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
+    assert err.startswith("hcdc: ")
+    assert "Traceback" not in err
+    assert out == ""
+    assert files(place) == before
