@@ -11,7 +11,7 @@ from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets._graph import Graph, GraphData, Nodes
 from hcdc.spaces import Box, PolynomialFilter
 from hcdc.tasks import GraphTask
-from hcdc.tasks._graph import soft_accuracy
+from hcdc.tasks._soft import soft_accuracy
 
 N, FEATURES, CLASSES = 40, 6, 3
 SPACE = PolynomialFilter(order=2, width=5)

@@ -15,8 +15,8 @@ from hcdc.spaces import Finite, GNNZoo, NASBench201, PolynomialFilter, Product
 from hcdc.spaces._cells import CellNetwork
 from hcdc.spaces._convnet import ConvNet
 from hcdc.tasks import ImageTask
-from hcdc.tasks._graph import soft_accuracy
 from hcdc.tasks._image import ModuleNetwork
+from hcdc.tasks._soft import soft_accuracy
 
 COUNTS = {"train": (9, 7, 8), "val": (4, 5, 6), "test": (5, 5, 5)}
 SPACE = NASBench201(channels=2)

@@ -13,7 +13,6 @@ test accuracy.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import logging
 import time
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from hcdc.condensers import REDUCERS, Probing, condense, plan
 from hcdc.condensers._probing import learn_examples, weigh_examples
 from hcdc.core import records
 from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.errors import unknown_name
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import derive, numpy_stream
@@ -37,6 +37,8 @@ from hcdc.training import predictors, run_candidates
 
 PROTOCOL = "nas201"
 TUNING = 1000
+MODES = ("probes", "weighted")
+"""What `Protocol.hcdc` can make; alignment is not part of it yet."""
 PUBLISHED = Recipe(
     steps=400, lr=0.025, weight_decay=3e-4, seeds=1, optimizer="sgd", batch=64, lr_end=0.001, clip=5.0
 )
@@ -127,6 +129,9 @@ class Protocol:
 
     def hcdc(self, seed: int, train_method: str, draws: Sequence[int], modes: Sequence[str]) -> None:
         """HCDC's validation sets for one S_train, with random and real ones beside them."""
+        for mode in modes:
+            if mode not in MODES:
+                raise unknown_name("--modes", mode, MODES)
         task, device = self.task, self.device
         begun = time.perf_counter()
         made = condense(
@@ -183,9 +188,10 @@ class Protocol:
             val_method="random", device=self.device,
         )  # fmt: skip
         small = made.to(self.device)
-        one = dataclasses.replace(self.calibrated, seeds=2)
         for name in recipes:
-            recipe = PUBLISHED if name == "published" else one
+            if name not in ("calibrated", "published"):
+                raise unknown_name("--recipes", name, ("calibrated", "published"))
+            recipe = PUBLISHED if name == "published" else self.calibrated
             table, seconds = self.judge(small.train, {"val": small.val, "real": self.task.val}, recipe)  # type: ignore[dict-item, arg-type]
             self.write(
                 method, seed=seed, recipe_name=name, recipe=recipe.as_dict(), judge_seconds=seconds,

@@ -21,7 +21,8 @@ from hcdc.core.files import write_atomic
 from hcdc.core.ranks import spearman
 from hcdc.core.seeds import numpy_stream
 from hcdc.evaluation._ridge import ridge_predictions
-from hcdc.experiments.tables import _table as table_text
+from hcdc.experiments.tables import table_text
+from hcdc.spaces import NASBench201
 
 Array = NDArray[np.float64]
 Record = dict[str, Any]
@@ -30,8 +31,6 @@ DRAWS, CELLS, TOP, PROMOTED = 20, 100, 30, 5
 LABELS = {
     "hcdc-probes": "**HCDC (b)**: 200 images learned from 20 probes",
     "hcdc-weighted": "**HCDC (d)**: 200 weighted real images from 20 probes",
-    "hcdc-aligned": "HCDC (a): hypergradients alone",
-    "hcdc-both": "HCDC (c): aligned, then 20 probes",
     "random-val": "random copy, 200 random validation images, by loss",
     "real-val": "random S_train, the real validation set, by loss",
 }
@@ -87,8 +86,6 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[tuple[Arra
 
 
 def _features(cell: str) -> list[float]:
-    from hcdc.spaces import NASBench201
-
     return NASBench201().features({"cell": cell})
 
 

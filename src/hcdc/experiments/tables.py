@@ -85,7 +85,7 @@ def _cell(values: Sequence[float], digits: int = 3) -> str:
     return text if len(values) >= 5 else f"{text} ({len(values)} of 5 seeds)"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table_text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
@@ -101,7 +101,7 @@ def agreement_table(found: Sequence[Record]) -> str:
     for name, words in {**COPIES, **RIVALS}.items():
         if name in table:
             rows.append([words, *(_cell(list(table[name].get(c, {}).values())) for c in PROTOCOL_COLUMNS)])
-    return _table(["ranked by", *_head(PROTOCOL_COLUMNS)], rows)
+    return table_text(["ranked by", *_head(PROTOCOL_COLUMNS)], rows)
 
 
 def gain_table(found: Sequence[Record]) -> str:
@@ -122,7 +122,7 @@ def gain_table(found: Sequence[Record]) -> str:
             bounds = f"[{interval.low:+.3f}, {interval.high:+.3f}]" if len(gains) > 1 else "(1 of 5 seeds)"
             row.append(f"{mean:+.3f} {bounds}")
         rows.append(row)
-    return _table(["HCDC's gain over", *_head(PROTOCOL_COLUMNS)], rows)
+    return table_text(["HCDC's gain over", *_head(PROTOCOL_COLUMNS)], rows)
 
 
 def pick_table(found: Sequence[Record]) -> str:
@@ -139,7 +139,7 @@ def pick_table(found: Sequence[Record]) -> str:
         rows.append(row)
     full_row = ["full data's own pick, test accuracy %"]
     full_row += [_cell([100 * v for v in best["hcdc"].get(c, {}).values()], 2) for c in PROTOCOL_COLUMNS]
-    return _table(["test accuracy of the pick, points", *_head(PROTOCOL_COLUMNS)], [full_row, *rows])
+    return table_text(["test accuracy of the pick, points", *_head(PROTOCOL_COLUMNS)], [full_row, *rows])
 
 
 def cost_table(found: Sequence[Record]) -> str:
@@ -171,7 +171,7 @@ def cost_table(found: Sequence[Record]) -> str:
         "a trial on the full data",
         "trials from which it pays",
     ]
-    return _table(head, rows)
+    return table_text(head, rows)
 
 
 PUBLISHED = {
@@ -201,7 +201,7 @@ def gcn_table(found: Sequence[Record]) -> str:
                 seeds = f"{len(values)} seed{'s' if len(values) > 1 else ''}"
                 row.append(f"{sum(values) / len(values):.1f} ({seeds})" if values else "not run")
             rows.append(row)
-    return _table(["2-layer GCN", *_head(PROTOCOL_COLUMNS)], rows)
+    return table_text(["2-layer GCN", *_head(PROTOCOL_COLUMNS)], rows)
 
 
 def others_table(found: Sequence[Record]) -> str:
@@ -220,7 +220,9 @@ def others_table(found: Sequence[Record]) -> str:
                 continue
             pick = 100 * (entry["selected_test_accuracy"] - r["best_test_accuracy"])
             rows.append([name, words, f"{value:.3f} {interval}".strip(), f"{pick:+.1f}"])
-    return _table(["graph", "ranked by", "Spearman (90 % interval over candidates)", "pick, points"], rows)
+    return table_text(
+        ["graph", "ranked by", "Spearman (90 % interval over candidates)", "pick, points"], rows
+    )
 
 
 def _speed(r: Record) -> list[str]:
@@ -256,7 +258,7 @@ def speed_table(found: Sequence[Record]) -> str:
     """What the library takes and what the usual way takes, both in one run on one machine."""
     known = ("batched", "gcond", "dc", "dm", "tm", "networks")
     rows = [_speed(r) for r in found if r.get("benchmark") in known]
-    return _table(["", "hcdc", "usual way", "times faster", "device"], rows)
+    return table_text(["", "hcdc", "usual way", "times faster", "device"], rows)
 
 
 TABLES = {

@@ -19,25 +19,10 @@ from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets._graph import Graph, GraphData, Nodes
 from hcdc.spaces._base import Config, Network, Params, Space
 from hcdc.tasks._base import Task
+from hcdc.tasks._soft import soft_accuracy
 
 SETTINGS = ("transductive", "inductive")
 STRUCTURES = ("induced", "reach")
-
-
-def soft_accuracy(outputs: Tensor, y: Tensor, sharpness: float = 6.0) -> Tensor:
-    """A smooth, scale-free stand-in of accuracy: mean probability of the label at fixed spread of the logits.
-
-    The logits are divided by the standard deviation of their row-centred values and multiplied by
-    ``sharpness``, so that a model is not rewarded for large or small logits. Over random filters it ranks as
-    accuracy does (Spearman .97 - .99 on Cora and Citeseer), while the cross-entropy does not (.85 - .90).
-
-    Args:
-        outputs: Logits ``[m, classes]``.
-        y: Labels ``[m]``.
-    """
-    centred = outputs - outputs.mean(1, keepdim=True)
-    spread = centred.square().mean().sqrt() + 1e-12
-    return (sharpness * centred / spread).softmax(1).gather(1, y[:, None]).mean()
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from hcdc.datasets._images import ImageData, Images
 from hcdc.spaces._base import Config, Params, Space
 from hcdc.spaces._convnet import ConvNet
 from hcdc.tasks._base import Task
-from hcdc.tasks._graph import soft_accuracy
+from hcdc.tasks._soft import soft_accuracy
 
 PARTS = ("train", "val", "test")
 Factory = Callable[[Config], nn.Module]

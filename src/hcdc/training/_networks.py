@@ -132,9 +132,7 @@ class _Runs:
         return _Job(self._chunks(trainer, network, found), found)
 
     def _chunks(self, trainer: _Trainer, network: int, found: list[list[Any]]) -> Iterator[None]:
-        draws = [
-            trainer.draw(repeat) for repeat in range(self.recipe.seeds)
-        ]  # what the host gives comes first
+        draws = [trainer.draw(repeat) for repeat in range(self.recipe.seeds)]  # all that the host gives
         for repeat, drawn in enumerate(draws):
             for k, train in enumerate(self.trains):
                 trainer.begin(train, drawn)
