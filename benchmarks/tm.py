@@ -1,12 +1,13 @@
 """Seconds an iteration and peak memory of trajectory matching: this library against autograd, in one run.
 
-    python benchmarks/tm.py [--precision tf32 bf16] [--experts] [--out FILE]
+    python benchmarks/tm.py [--device cuda] [--precision tf32 bf16] [--experts] [--out FILE]
 
-Shapes are those of CIFAR-10 at 50 images a class; pixels are noise, on which no time depends. The plain form
-is the published one: the graph of all N student steps is kept (create_graph) and differentiated once more,
-eager float32 with torch's own group norm; data on the device, no DataLoader, augmentation as batched as ours.
-Both see the same student batches, augmentations and experts, and their derivatives by the pixels are
-compared. With --experts, a step of expert training is timed as well: recorded, against an eager float32 loop.
+Shapes are those of CIFAR-10 at 50 images a class, fewer and smaller on a CPU, where both precisions are
+float32 and one is timed; pixels are noise, on which no time depends. The plain form is the published one: the
+graph of all N student steps is kept (create_graph) and differentiated once more, eager float32 with torch's
+own group norm; data on the device, no DataLoader, augmentation as batched as ours. Both see the same student
+batches, augmentations and experts, and their derivatives by the pixels are compared. With --experts, a step
+of expert training is timed as well: recorded, against an eager float32 loop.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ from hcdc.datasets._images import Images
 from hcdc.spaces._convnet import ConvNet
 from hcdc.training._augment import Augmentation, augment_each
 from hcdc.training._convnets import views
+
+SIZES = {
+    "cuda": {"size": 500, "steps": 30, "width": 128, "repeats": 12, "images": 50_000},
+    "cpu": {"size": 50, "steps": 10, "width": 32, "repeats": 5, "images": 1000},
+}
+PRECISIONS = {"cuda": ["tf32", "bf16"], "cpu": ["tf32"]}
 
 
 def seconds(device: torch.device, work: Callable[[], object], repeats: int) -> float:
@@ -166,18 +173,28 @@ def experts(options: argparse.Namespace, net: ConvNet, device: torch.device) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--precision", nargs="+", default=["tf32", "bf16"], choices=["tf32", "bf16"])
-    parser.add_argument("--size", type=int, default=500, help="synthetic images")
+    parser.add_argument(
+        "--device", choices=list(SIZES), default="cuda" if torch.cuda.is_available() else "cpu"
+    )
+    parser.add_argument("--precision", nargs="+", choices=PRECISIONS["cuda"])
     parser.add_argument("--batch", type=int, default=0, help="synthetic images a student step; 0 takes all")
-    parser.add_argument("--steps", type=int, default=30, help="student steps")
-    parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--side", type=int, default=32, help="pixels")
-    parser.add_argument("--repeats", type=int, default=12, help="iterations timed")
+    for name, meaning in (
+        ("size", "synthetic images"),
+        ("steps", "student steps"),
+        ("width", "channels of the network"),
+        ("repeats", "iterations timed"),
+        ("images", "original images, for --experts"),
+    ):
+        parser.add_argument(f"--{name}", type=int, help=meaning)
     parser.add_argument("--experts", action="store_true", help="time a step of expert training too")
-    parser.add_argument("--images", type=int, default=50_000, help="original images, for --experts")
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("records") / "tm.json")
+    parser.add_argument("--out", type=Path, help="records/tm.json, on a CPU tm-cpu.json")
     options = parser.parse_args()
+    for key, value in {**SIZES[options.device], "precision": PRECISIONS[options.device]}.items():
+        if getattr(options, key) is None:
+            setattr(options, key, value)
+    name = "tm.json" if options.device == "cuda" else f"tm-{options.device}.json"
+    out = options.out or Path(__file__).with_name("records") / name
     device = torch.device(options.device)
     net = ConvNet(3, 10, (options.side, options.side), options.width)
     record: dict[str, Any] = {
@@ -189,16 +206,16 @@ def main() -> None:
         "experts": experts(options, net, device) if options.experts else None,
         "environment": environment(device),
     }
-    write_atomic(options.out, json.dumps(jsonable(record), indent=2) + "\n")
+    write_atomic(out, json.dumps(jsonable(record), indent=2) + "\n")
     for name, row in record["iteration"].items():
         peak = "" if row["peak_gib"] is None else f", {row['peak_gib']:.1f} GiB"
-        ratio = f", {row['ratio']:.1f} times faster" if "ratio" in row else ""
+        ratio = f", {row['ratio']:.1f} times as fast" if "ratio" in row else ""
         alike = f", cosine {row['cosine_of_pixel_derivatives']:.5f}" if "ratio" in row else ""
         print(f"{name}: {row['seconds']:.3f} s an iteration{peak}{ratio}{alike}")
     if record["experts"]:
         ours, plain = record["experts"]["steps_a_second"]
         print(f"experts: {ours:.0f} steps a second, eager {plain:.0f}")
-    print(f"written to {options.out}")
+    print(f"written to {out}")
 
 
 if __name__ == "__main__":
