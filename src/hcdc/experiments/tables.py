@@ -229,18 +229,21 @@ def _speed(r: Record) -> list[str]:
     """One line of the speed table."""
     name = r["benchmark"]
     if name == "dc":
-        what, unit, figures = (
-            f"{r['method'].upper()}, outer step with 10 inner epochs",
-            "ms",
-            r["seconds_both"],
-        )
-        ours, usual = (1e3 * v for v in figures)
+        what, unit = f"{r['method'].upper()}, outer step with {r['inner']} inner epochs, {_copied(r)}", "ms"
+        ours, usual = (1e3 * v for v in r["seconds_both"])
     elif name == "dm":
-        what, unit = "DM, one iteration", "ms"
+        what, unit = f"DM, one iteration, {_copied(r)}", "ms"
         ours, usual = r["milliseconds_per_iteration"]
     elif name == "tm":
-        what, unit = "TM, one iteration of 30 student steps", "ms"
-        ours, usual = (1e3 * v for v in r["seconds_per_iteration"])
+        forms = dict(r["iteration"])
+        plain = forms.pop("plain")
+        best = min(forms.values(), key=lambda form: float(form["seconds"]))
+        what, unit = f"TM, one iteration of {r['student_steps']} student steps, {r['size']} images", "s"
+        what += f", width {r['width']}"
+        peaks = [form.get("peak_gib") for form in (best, plain)]
+        if None not in peaks:
+            what += f" (at most {peaks[0]:.3g} GiB, usual way {peaks[1]:.3g} GiB)"
+        ours, usual = (form["seconds"] for form in (best, plain))
     elif name == "networks":
         what, unit = f"{r['cells']} cells, {r['steps']} steps of batch {r['batch']}", "s"
         ours, usual = r["seconds"], r["usual_seconds"]
@@ -254,10 +257,16 @@ def _speed(r: Record) -> list[str]:
     return [what, f"{ours:.3g} {unit}", f"{usual:.3g} {unit}", ratio, str(r["environment"]["device"])]
 
 
+def _copied(r: Record) -> str:
+    """The sizes of a benchmark of DC, DSA or DM in words."""
+    return f"{r['classes']} x {r['per_class']} images, width {r['width']}"
+
+
 def speed_table(found: Sequence[Record]) -> str:
-    """What the library takes and what the usual way takes, both in one run on one machine."""
+    """What the library takes and what the usual way takes, both in one run on one machine; GPUs first."""
     known = ("batched", "gcond", "dc", "dm", "tm", "networks")
     rows = [_speed(r) for r in found if r.get("benchmark") in known]
+    rows.sort(key=lambda row: row[-1].startswith("cpu"))
     return table_text(["", "hcdc", "usual way", "times faster", "device"], rows)
 
 

@@ -1,0 +1,298 @@
+"""Tables from records made by hand: what is counted, how it is rounded, what is said where nothing ran.
+
+Half-widths come from Student's t at 95 %: 6.314 with two seeds, 2.132 with five.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hcdc.core import records
+from hcdc.core.errors import InputError
+from hcdc.experiments import tables
+
+ROOT = Path(__file__).parents[2]
+NOT_RUN = ["not run"] * 5
+
+
+def made(seed=0, spearman=0.5, label="hcdc", *, dataset="cora", size=35, rivals=(), **fields):
+    """A record of ``filters-80``; ``rivals`` are pairs of name and correlation."""
+    return {
+        "protocol": "filters-80", "label": label, "dataset": dataset, "train_size": size, "seed": seed,
+        "spearman": spearman, "interval": [0.25, 0.75], "selected_test_accuracy": 0.8,
+        "best_test_accuracy": 0.8, "condense_seconds": 10.0, "proxy_seconds_per_candidate": 0.1,
+        "full_seconds_per_candidate": 1.0, "break_even_trials": 20,
+        "rivals": [{"name": n, "spearman": v, "selected_test_accuracy": 0.7} for n, v in rivals],
+        **fields,
+    }  # fmt: skip
+
+
+def rows(table):
+    """A table of Markdown as lists of cells, the first one its head."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    assert set(lines.pop(1)) == {"---"}
+    assert len({len(line) for line in lines}) == 1
+    return lines
+
+
+def body(table):
+    """The rows under the head by their first cell."""
+    return {row[0]: row[1:] for row in rows(table)[1:]}
+
+
+def test_agreement_is_a_mean_with_half_its_interval():
+    found = [made(seed, value) for seed, value in enumerate((0.5, 0.6, 0.7, 0.8, 0.9))]
+    found += [made(seed, value, size=70) for seed, value in enumerate((0.6, 0.8))]
+    found += [made(0, 0.25, dataset="citeseer", size=120)]
+    table = tables.agreement_table(found)
+    assert rows(table)[0] == [
+        "ranked by", "Cora 35", "Cora 70", "Cora 140", "Citeseer 30", "Citeseer 60", "Citeseer 120",
+    ]  # fmt: skip
+    assert body(table) == {
+        "the paper's HCDC": ["0.80", "0.85", "0.90", "0.79", "0.83", "0.89"],
+        "**HCDC** (aligned and anchored, the default)": [
+            "0.700 ± 0.151", "0.700 ± 0.631 (2 of 5 seeds)", "not run", "not run", "not run",
+            "0.250 (1 of 5 seeds)",
+        ],
+    }  # fmt: skip
+
+
+def test_agreement_of_rivals_and_other_copies():
+    found = [made(0, 0.5, rivals=[("real-val", 0.4), ("parameter-count", None), ("unheard-of", 0.9)])]
+    found += [made(0, 0.3, "random"), made(0, 0.9, "not-a-copy")]
+    found += [made(0, 0.1, "random")]  # run again: the last one counts
+    table = body(tables.agreement_table(found))
+    assert list(table)[2:] == ["random", tables.RIVALS["real-val"], tables.RIVALS["parameter-count"]]
+    assert table["random"] == ["0.100 (1 of 5 seeds)", *NOT_RUN]
+    assert table[tables.RIVALS["real-val"]] == ["0.400 (1 of 5 seeds)", *NOT_RUN]
+    assert table[tables.RIVALS["parameter-count"]] == ["undefined", *NOT_RUN]
+
+
+def test_gain_is_paired_over_seeds():
+    found = [made(0, 0.8, rivals=[("real-val", None)]), made(1, 0.9, rivals=[("real-val", 0.1)])]
+    found += [made(0, 0.5, "random"), made(1, 0.8, "random"), made(2, -1.0, "random")]  # no HCDC of seed 2
+    found += [made(0, 0.75, size=140), made(0, 0.9, "random", size=140)]
+    found += [made(0, 0.2, "kcenter", size=60, dataset="citeseer")]  # no HCDC there
+    assert body(tables.gain_table(found)) == {
+        "random": [
+            "+0.200 [-0.431, +0.831]", "not run", "-0.150 (1 of 5 seeds)", "not run", "not run", "not run",
+        ],
+        "K-Center": ["not run"] * 6,
+        tables.RIVALS["real-val"]: ["undefined", *NOT_RUN],
+    }  # fmt: skip
+
+
+def test_pick_is_in_points_under_the_full_data():
+    found = [
+        made(0, selected_test_accuracy=0.82, best_test_accuracy=0.8, rivals=[("real-val", 0.4)]),
+        made(1, selected_test_accuracy=0.80, best_test_accuracy=0.8),
+        made(0, label="random", selected_test_accuracy=0.5, best_test_accuracy=0.1),  # HCDC's 0.8 counts
+        made(7, label="random", selected_test_accuracy=0.5),
+    ]
+    table = body(tables.pick_table(found))
+    assert next(iter(table)) == "full data's own pick, test accuracy %"
+    assert table == {
+        "full data's own pick, test accuracy %": ["80.00 ± 0.00 (2 of 5 seeds)", *NOT_RUN],
+        tables.COPIES["hcdc"]: ["1.00 ± 6.31 (2 of 5 seeds)", *NOT_RUN],
+        "random": ["-30.00 (1 of 5 seeds)", *NOT_RUN],
+        tables.RIVALS["real-val"]: ["-10.00 (1 of 5 seeds)", *NOT_RUN],
+    }
+
+
+def test_cost_is_a_mean_over_seeds_of_hcdc():
+    found = [
+        made(0),
+        made(1, condense_seconds=21.0, proxy_seconds_per_candidate=0.2, full_seconds_per_candidate=2.0,
+             break_even_trials=31),
+        made(0, label="random", condense_seconds=1000.0),
+        made(0, size=60, dataset="citeseer"),
+        made(1, size=60, dataset="citeseer", break_even_trials=None),
+        made(0, size=99),
+    ]  # fmt: skip
+    assert body(tables.cost_table(found)) == {
+        "Cora 35": ["16", "0.150", "1.500", "26"],  # 15.5 and 25.5 go to the even number
+        "Citeseer 60": ["10", "0.100", "1.000", "never"],
+    }
+
+
+def gcn(method, seed, best, last, preset="cora", size=35, dataset="cora"):
+    return {
+        "protocol": "gcn-accuracy", "method": method, "seed": seed, "preset": preset, "dataset": dataset,
+        "train_size": size, "test_accuracy": best, "last_step_test_accuracy": last,
+    }  # fmt: skip
+
+
+def test_gcn_accuracy_beside_what_is_published():
+    found = [
+        gcn("gcond", 0, 80.0, 70.0),
+        gcn("gcond", 100, 81.1, 72.0),
+        gcn("gcond", 1, 10.0, 10.0, preset="reference"),
+        gcn("gcondx", 0, 99.0, 99.0),  # its schedule was found on this seed
+        gcn("gcondx", 100, 75.5, 60.25, preset="citeseer", size=120, dataset="citeseer"),
+        gcn("random", 100, 1.0, 1.0),
+    ]
+    assert body(tables.gcn_table(found)) == {
+        "GCond, published": ["79.8", "80.1", "79.3", "70.5", "70.6", "69.8"],
+        "GCond, ours": ["80.5 (2 seeds)", *NOT_RUN],
+        "GCond, ours, last step": ["71.0 (2 seeds)", *NOT_RUN],
+        "GCond-X, published": ["75.9", "75.7", "76.0", "71.4", "69.8", "69.4"],
+        "GCond-X, ours": [*NOT_RUN, "75.5 (1 seed)"],
+        "GCond-X, ours, last step": [*NOT_RUN, "60.2 (1 seed)"],
+    }
+
+
+def test_other_graphs_show_every_ranking_of_a_record():
+    rivals = [("real-val", 0.4), ("parameter-count", None), ("unheard-of", 0.9)]
+    found = [
+        made(0, 0.9),  # of the protocol's own graphs
+        made(0, 0.7, size=36),  # of none of its sizes
+        made(100, 0.5, dataset="pubmed", size=30, rivals=rivals, selected_test_accuracy=0.825),
+        made(100, -0.125, "mine", dataset="pubmed", size=30, interval=[-0.5, 0.25]),
+        made(100, None, "random", dataset="pubmed", size=30),
+        made(0, 0.6, protocol="gnn-zoo"),
+    ]
+    hcdc = tables.COPIES["hcdc"]
+    assert rows(tables.others_table(found)) == [
+        ["graph", "ranked by", "Spearman (90 % interval over candidates)", "pick, points"],
+        ["cora, 36 nodes", hcdc, "0.700 [0.25, 0.75]", "+0.0"],
+        ["pubmed, 30 nodes", hcdc, "0.500 [0.25, 0.75]", "+2.5"],
+        ["pubmed, 30 nodes", tables.RIVALS["real-val"], "0.400", "-10.0"],
+        ["pubmed, 30 nodes", "mine", "-0.125 [-0.50, 0.25]", "+0.0"],
+        ["cora, 35 nodes", hcdc, "0.600 [0.25, 0.75]", "+0.0"],
+    ]
+
+
+def bench(name, device="GPU", **fields):
+    return {"benchmark": name, "environment": {"device": device}, **fields}
+
+
+def tm(peaks=(1.5, 4.0, 36.0), **fields):
+    """Matching that takes 0.5 s, 0.25 s and, in the plain form, 2 s."""
+    forms = zip(("tf32", "bf16", "plain"), (0.5, 0.25, 2.0), peaks, strict=True)
+    iteration = {name: {"seconds": s, "peak_gib": peak} for name, s, peak in forms}
+    return bench("tm", size=500, student_steps=30, width=128, iteration=iteration, **fields)
+
+
+SIZES = {"classes": 10, "per_class": 50, "width": 128}
+
+
+@pytest.mark.parametrize(
+    ("record", "line"),
+    [
+        (
+            bench("dc", method="dsa", inner=10, seconds_both=[0.025, 0.5], **SIZES),
+            ["DSA, outer step with 10 inner epochs, 10 x 50 images, width 128", "25 ms", "500 ms", "20.0"],
+        ),
+        (
+            bench("dm", milliseconds_per_iteration=[4.0, 3.0], **SIZES),
+            ["DM, one iteration, 10 x 50 images, width 128", "4 ms", "3 ms", "0.8"],
+        ),
+        (
+            tm(),
+            [
+                "TM, one iteration of 30 student steps, 500 images, width 128 "
+                "(at most 4 GiB, usual way 36 GiB)", "0.25 s", "2 s", "8.0",
+            ],
+        ),
+        (
+            tm(peaks=(None, None, None)),
+            ["TM, one iteration of 30 student steps, 500 images, width 128", "0.25 s", "2 s", "8.0"],
+        ),
+        (
+            bench("networks", cells=100, steps=400, batch=64, seconds=20.0, usual_seconds=123.4),
+            ["100 cells, 400 steps of batch 64", "20 s", "123 s", "6.2"],
+        ),
+        (
+            bench("gcond", seconds_of_600_epochs_projected=[60.0, 720.0]),
+            ["GCond, 600 epochs on Cora, 35 nodes (projected)", "60 s", "720 s", "12.0"],
+        ),
+        (
+            bench("batched", configurations=80, dataset="cora", batched_seconds_each=0.04,
+                  naive_seconds_each=0.7),
+            ["80 filters on cora, each", "0.04 s", "0.7 s", "17.5"],
+        ),
+    ],
+)  # fmt: skip
+def test_speed_of_each_benchmark(record, line):
+    head, found = rows(tables.speed_table([record]))
+    assert head == ["", "hcdc", "usual way", "times faster", "device"]
+    assert found == [*line, "GPU"]
+
+
+def test_speed_lists_gpus_first_and_passes_over_what_is_no_comparison():
+    networks = {"cells": 8, "steps": 40, "batch": 64, "seconds": 1.0, "usual_seconds": 2.0}
+    found = [
+        bench("networks", "cpu (2 threads)", **networks), bench("hcdc-run"), {"environment": {}}, tm(),
+    ]  # fmt: skip
+    assert [row[-1] for row in rows(tables.speed_table(found))] == ["device", "GPU", "cpu (2 threads)"]
+
+
+DOCUMENT = """# Title
+
+<!-- agreement -->
+old
+<!-- /agreement -->
+Between, with a <!-- remark -->.
+<!-- zoo -->
+<!-- /zoo -->
+<!-- gcn -->
+| old |
+<!-- /gcn -->
+<!-- speed -->
+old
+<!-- /speed -->
+End.
+"""
+
+
+def test_every_marked_table_is_filled_from_its_own_records(tmp_path):
+    zoo = made(0, 0.3, protocol="gnn-zoo")
+    accuracy = gcn("gcond", 0, 80.0, 70.0)
+    runs, speeds, lone = (tmp_path / name for name in ("runs.jsonl", "speeds.jsonl", "tm.json"))
+    for record in (made(0, 0.5), zoo, accuracy, {"protocol": "another"}):
+        records.append(runs, record)
+    speed = bench("dm", milliseconds_per_iteration=[1.0, 2.0], **SIZES)
+    records.append(speeds, speed)
+    lone.write_text(json.dumps(tm()))
+    (tmp_path / "physics.json").write_text(json.dumps({"history": []}))
+    one, two = tmp_path / "one.md", tmp_path / "two.md"
+    one.write_text(DOCUMENT)
+    two.write_text("No table.\n")
+    tables.main([str(path) for path in (runs, speeds, lone, tmp_path / "physics.json", one, two)])
+    wanted = {
+        "agreement": tables.agreement_table([made(0, 0.5)]),
+        "zoo": tables.others_table([zoo]),
+        "gcn": tables.gcn_table([accuracy]),
+        "speed": tables.speed_table([speed, tm()]),
+    }
+    between = {"agreement": "\nBetween, with a <!-- remark -->.\n", "zoo": "\n", "gcn": "\n", "speed": "\n"}
+    text = "".join(
+        f"<!-- {name} -->\n{table}\n<!-- /{name} -->{between[name]}" for name, table in wanted.items()
+    )
+    assert one.read_text() == f"# Title\n\n{text}End.\n"
+    assert two.read_text() == "No table.\n"
+    tables.main([str(path) for path in (runs, speeds, lone, one)])
+    assert one.read_text() == f"# Title\n\n{text}End.\n"  # once more changes nothing
+
+
+def test_an_unknown_table_is_refused_and_nothing_is_written(tmp_path):
+    document = tmp_path / "one.md"
+    document.write_text("<!-- agreements -->\n<!-- /agreements -->\n")
+    with pytest.raises(InputError, match="no table 'agreements'; choose one of: agreement, gain"):
+        tables.main([str(document)])
+    assert document.read_text() == "<!-- agreements -->\n<!-- /agreements -->\n"
+
+
+def test_the_documents_are_those_of_the_records(tmp_path):
+    """Nobody types a result: after new records, run the command that docs/results.md begins with."""
+    sources = sorted((ROOT / "records").glob("*.jsonl")) + sorted((ROOT / "benchmarks" / "records").iterdir())
+    documents = {}
+    for path in (ROOT / "docs" / "results.md", ROOT / "README.md"):
+        documents[path] = Path(shutil.copy(path, tmp_path))
+    tables.main([str(path) for path in (*sources, *documents.values())])
+    for path, copy in documents.items():
+        assert copy.read_text() == path.read_text(), f"{path.name} is not what the records say"
+    text = (ROOT / "docs" / "results.md").read_text()
+    assert all(f"<!-- {name} -->\n|" in text for name in tables.TABLES)
