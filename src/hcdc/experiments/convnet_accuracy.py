@@ -18,10 +18,11 @@ from typing import Any
 
 import torch
 
-from hcdc.condensers import make_reducer, reducer_presets
+from hcdc.condensers import Reducer, make_reducer, reducer_presets
 from hcdc.condensers._dc import ImageMatching
 from hcdc.core import records
 from hcdc.core.checkpoint import Checkpoint, content_key
+from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
 from hcdc.datasets import data
 from hcdc.datasets._images import ImageData, Images
@@ -33,6 +34,11 @@ AUGMENTED = ("dsa", "dm", "tm")
 log = logging.getLogger("hcdc")
 
 
+def reducer_for(dataset: str, method: str, options: dict[str, Any]) -> Reducer:
+    """The method with the data set's preset, where it has one, and overrides of it."""
+    return make_reducer(method, dataset if dataset in reducer_presets(method) else None, **options)
+
+
 def sets(
     task: ImageTask,
     method: str,
@@ -40,13 +46,12 @@ def sets(
     seed: int,
     options: dict[str, Any],
     every: int,
-    folder: str | None,
+    folder: Path | None,
 ) -> Iterator[tuple[int | None, Images, dict[str, Any]]]:
     """Condensed training sets: ``(iteration, images, settings)``; the last one has iteration None."""
-    name = task.data.name
-    reducer = make_reducer(method, name if name in reducer_presets(method) else None, **options)
+    reducer = reducer_for(task.data.name, method, options)
     key = content_key({"method": method, "size": size, "seed": seed, "settings": reducer.settings()})
-    store = Checkpoint(None if folder is None else Path(folder) / f"{key}.checkpoint", key)
+    store = Checkpoint(None if folder is None else folder / f"{key}.checkpoint", key)
     if every and isinstance(reducer, ImageMatching):
         images = None
         for iterate in reducer.iterates(task, "train", size, seed, store):
@@ -75,15 +80,24 @@ def run(
     epochs: int | None = None,
 ) -> None:
     """Condense and measure; one record a (method, seed, iteration) is appended to ``out``."""
+    for name, value in (("per-class", per_class), ("networks", networks), ("epochs", epochs)):
+        if value is not None and value < 1:
+            raise InputError(f"--{name} {value}: at least 1 is needed")
+    if every < 0:
+        raise InputError(f"--every {every}: give a number of iterations, or 0 to measure the last one alone")
     images = data(dataset)
-    assert isinstance(images, ImageData)
+    if not isinstance(images, ImageData):
+        raise InputError(f"--dataset '{dataset}' has no images, and ConvNets are trained on images alone")
+    for method in methods:
+        reducer_for(images.name, method, options or {})  # refused before any work
+    kept = None if folder is None else Path(folder) / images.fingerprint()  # other data, other checkpoints
     task = ImageTask(images, "convnet").to(device)
     for method in methods:
         for seed in seeds:
             begun = time.perf_counter()
             measuring = 0.0
             size = per_class * task.num_classes
-            for iteration, small, settings in sets(task, method, size, seed, options or {}, every, folder):
+            for iteration, small, settings in sets(task, method, size, seed, options or {}, every, kept):
                 spent = time.perf_counter() - begun - measuring
                 before = time.perf_counter()
                 found = convnet_accuracy(

@@ -1,0 +1,207 @@
+"""The protocol ``convnet-accuracy`` on a few generated images: one record a measurement, appended."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import hcdc
+import hcdc.condensers._dc as dc
+from hcdc.core import records
+from hcdc.core.errors import InputError
+from hcdc.experiments import convnet_accuracy as protocol
+from hcdc.tasks import ImageTask
+
+QUICK = {"iterations": 4, "outer": 2, "inner": 1, "batch_real": 4, "batch_train": 4, "width": 2}
+
+
+def image_file(path, shift=0):
+    """Three classes of 8 x 8 grey noise around their own level; another ``shift`` gives other images."""
+    rng = np.random.default_rng(0)
+    parts = {}
+    for name, count in (("train", 18), ("val", 6), ("test", 9)):
+        y = np.arange(count) % 3
+        x = rng.integers(0, 60, (count, 8, 8, 1)) + 60 * y[:, None, None, None] + shift
+        parts |= {f"x_{name}": x.astype(np.uint8), f"y_{name}": y}
+    np.savez(path, **parts)
+    return path
+
+
+@pytest.fixture
+def images(tmp_path):
+    return image_file(tmp_path / "levels.npz")
+
+
+@pytest.fixture
+def sums(monkeypatch):
+    """In place of a measurement, the sum of the pixels: it says which images would have been measured."""
+    calls = []
+
+    def noted(small, data, networks, **options):
+        calls.append({"networks": networks, **options})
+        return {"test_accuracy": float(small.x.double().sum())}
+
+    monkeypatch.setattr(protocol, "convnet_accuracy", noted)
+    monkeypatch.setattr(dc, "SAVE_SECONDS", 0.0)
+    return calls
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    """The iterations of DC and DSA that were computed."""
+    found = []
+    begin = dc.Matching.begin
+    monkeypatch.setattr(dc.Matching, "begin", lambda run, k: (found.append(k), begin(run, k))[1])
+    return found
+
+
+def run(images, methods, seeds=(0,), **arguments):
+    """Run the protocol; returns all records of the file."""
+    out = images.with_name("records.jsonl")
+    protocol.run(str(images), methods, list(seeds), str(out), **{"per_class": 2, "networks": 2, **arguments})
+    return list(records.read(out))
+
+
+def shown(found):
+    return [(r["iteration"], r["test_accuracy"]) for r in found]
+
+
+def test_a_record_says_what_was_measured(images):
+    (found,) = run(images, ["random"], seeds=[3], epochs=2)
+    task = ImageTask(hcdc.data(str(images)), "convnet")
+    wanted = hcdc.training.convnet_accuracy(task.sample("train", 6, 3), task.data, 2, epochs=2, seed=3)
+    assert {key: found.pop(key) for key in wanted} == wanted
+    assert set(wanted) >= {"test_accuracy", "test_accuracies", "test_std"}
+    assert found.pop("environment")["torch"]
+    assert found.pop("condense_seconds") >= 0
+    assert found == {
+        "protocol": "convnet-accuracy", "dataset": str(images), "method": "random", "per_class": 2,
+        "seed": 3, "iteration": None, "settings": {},
+    }  # fmt: skip
+
+
+def test_one_record_a_method_and_seed_is_appended(images, sums):
+    found = run(images, ["dc", "dsa"], seeds=[0, 1], options=QUICK)
+    labels = [("dc", 0), ("dc", 1), ("dsa", 0), ("dsa", 1)]
+    assert [(r["method"], r["seed"]) for r in found] == labels
+    assert len({r["test_accuracy"] for r in found}) == 4
+    assert [call["seed"] for call in sums] == [0, 1, 0, 1]
+    assert len(run(images, ["random"])) == 5  # every attempt stays
+
+
+def test_augmentation_goes_with_the_method(images, sums):
+    run(images, ["dc", "dsa"], options=QUICK)
+    (last,) = run(images, ["dm"], options={"iterations": 2, "batch": 4, "width": 2})[2:]
+    assert [call["augment"] for call in sums] == [False, True, True]
+    assert all(call["epochs"] is None for call in sums)  # the published ones
+    assert last["settings"]["iterations"] == 2
+    assert last["settings"]["lr_img"] == 1.0
+
+
+def test_a_preset_of_the_data_set_is_taken(images):
+    assert protocol.reducer_for("cifar100", "tm", {}).student_steps == 80
+    assert protocol.reducer_for("levels", "tm", {}).student_steps == 30
+    assert protocol.reducer_for("cifar100", "tm", {"student_steps": 5}).student_steps == 5
+
+
+@pytest.mark.usefixtures("sums")
+def test_gradient_matching_is_measured_on_its_way(images):
+    found = run(images, ["dc"], options=QUICK, every=2)
+    assert [r["iteration"] for r in found] == [0, 2, 4, None]
+    values = [r["test_accuracy"] for r in found]
+    assert len(set(values[:3])) == 3
+    assert values[3] == values[2]
+    seconds = [r["condense_seconds"] for r in found]
+    assert seconds == sorted(seconds)
+    (whole,) = run(images, ["dc"], options=QUICK)[4:]
+    assert shown([whole]) == [(None, values[3])]
+    (last,) = run(images, ["random"], every=2)[5:]  # it has no iterations
+    assert last["iteration"] is None
+
+
+def test_a_run_that_is_cut_off_continues(images, sums, begun, monkeypatch):
+    whole = shown(run(images, ["dc"], options=QUICK, every=1))
+    assert begun == [0, 1, 2, 3]
+    folder = str(images.with_name("checkpoints"))
+    measure = protocol.convnet_accuracy
+
+    def cut(*given, **options):
+        if len(sums) == len(whole) + 2:
+            raise KeyboardInterrupt
+        return measure(*given, **options)
+
+    monkeypatch.setattr(protocol, "convnet_accuracy", cut)
+    with pytest.raises(KeyboardInterrupt):
+        run(images, ["dc"], options=QUICK, every=1, folder=folder)
+    assert begun[4:] == [0, 1]
+    monkeypatch.setattr(protocol, "convnet_accuracy", measure)
+    found = run(images, ["dc"], options=QUICK, every=1, folder=folder)
+    assert begun[6:] == [2, 3]
+    assert shown(found[len(whole) :]) == whole
+    again = run(images, ["dc"], options=QUICK, folder=folder)
+    assert len(begun) == 8  # nothing was left to do
+    assert shown(again[-1:]) == whole[-1:]
+
+
+@pytest.mark.usefixtures("sums")
+def test_a_checkpoint_of_another_run_is_not_taken(images, begun):
+    folder = str(images.with_name("checkpoints"))
+    run(images, ["dc"], options=QUICK, folder=folder)
+    for changed in ({"seeds": [1]}, {"per_class": 3}, {"options": {**QUICK, "outer": 1}}):
+        begun.clear()
+        run(images, ["dc"], **{"options": QUICK, "folder": folder, **changed})
+        assert begun == [0, 1, 2, 3], changed
+
+
+@pytest.mark.usefixtures("sums")
+def test_a_checkpoint_of_other_images_is_not_taken(images):
+    folder = str(images.with_name("checkpoints"))
+    run(images, ["dc"], options=QUICK, folder=folder)
+    other = image_file(images.with_name("other.npz"), shift=20)
+    *_, one = run(other, ["dc"], options=QUICK, folder=folder)
+    *_, two = run(other, ["dc"], options=QUICK)
+    assert one["test_accuracy"] == two["test_accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("methods", "arguments", "message"),
+    [
+        (["random", "hardening"], {}, "'hardening' is not known; did you mean 'herding'"),
+        (["random"], {"options": {"iterations": 3}}, "'random' has no settings, but 'iterations'"),
+        (["dc"], {"options": {"iterations": 0}}, "iterations must be at least 1, got 0"),
+        (["random"], {"per_class": 0}, "--per-class 0: at least 1 is needed"),
+        (["random"], {"networks": 0}, "--networks 0: at least 1"),
+        (["random"], {"epochs": 0}, "--epochs 0: at least 1"),
+        (["dc"], {"every": -2, "options": QUICK}, "--every -2: give a number of iterations"),
+        (["random"], {"per_class": 7}, "train_size 21: there are only 18"),
+        (["gcond"], {}, "'gcond' condenses graphs"),
+    ],
+)
+def test_bad_input_is_refused_before_any_work(images, sums, methods, arguments, message):
+    with pytest.raises(InputError, match=message):
+        run(images, methods, **arguments)
+    assert not sums
+    assert not images.with_name("records.jsonl").exists()
+
+
+def test_a_graph_is_refused(tmp_path):
+    with pytest.raises(InputError, match="--dataset 'citeseer-embedded' has no images"):
+        protocol.run("citeseer-embedded", ["random"], [0], str(tmp_path / "records.jsonl"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command(images, sums, monkeypatch):
+    out, folder = images.with_name("records.jsonl"), images.with_name("checkpoints")
+    command = [
+        "convnet_accuracy", "--dataset", str(images), "--methods", "dc", "--seeds", "4,5", "--per-class", "1",
+        "--networks", "3", "--iterations", "1", "--every", "1", "--epochs", "7", "--checkpoint", str(folder),
+        "--out", str(out), "--device", "cpu",
+    ]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", command)
+    monkeypatch.setattr(protocol, "reducer_for", lambda name, method, options: dc.DC(**{**QUICK, **options}))
+    protocol.main()
+    found = list(records.read(out))
+    assert [(r["seed"], r["iteration"]) for r in found] == [(s, i) for s in (4, 5) for i in (0, 1, None)]
+    assert all(r["per_class"] == 1 for r in found)
+    assert all((call["networks"], call["epochs"]) == (3, 7) for call in sums)
+    assert len(list(folder.rglob("*.checkpoint"))) == 2
