@@ -14,7 +14,14 @@ import torch
 
 from hcdc.condensers._base import Reducer
 from hcdc.condensers._hcdc import HCDC, learn_validation
-from hcdc.condensers._probing import Probing, learn_examples, probe_configs, weigh_examples
+from hcdc.condensers._probing import (
+    Probing,
+    companion_configs,
+    learn_examples,
+    make_companions,
+    probe_configs,
+    weigh_examples,
+)
 from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_presets
 from hcdc.core.checkpoint import Checkpoint, content_key
 from hcdc.core.errors import HcdcError, InputError, unknown_name
@@ -259,20 +266,25 @@ def _learn(
             scores, seconds = _probe_scores(task, space, configs, made, device, progress)
         looked_up = seconds if made.truth else max(0.0, seconds - spent[0])  # what the cache knew
         phase = progress.phase("S_val from probes", made.probing.probe_steps)
-        networks = predictors(
-            task, space, configs, s_train, made.calibrated, seed=seed, role="probe", device=device
+        beside = companion_configs(space, made.probing.probes, made.probing.companions, seed)
+        trained = predictors(
+            task, space, configs + beside, s_train, made.calibrated, seed=seed, role="probe", device=device
         )
+        networks = trained[: len(configs)]
+        companions = make_companions(task, trained[len(configs) :], seed, made.probing)
         if made.meta["val_method"] == "weighted":
-            s_val, learned = weigh_examples(task, networks, scores, made.val_size, seed, made.probing)
+            s_val, learned = weigh_examples(
+                task, networks, scores, made.val_size, seed, made.probing, companions
+            )
             phase.step(made.probing.probe_steps)
         else:
             start = task.sample("val", made.val_size, seed) if s_val is None else s_val
             s_val, learned = learn_examples(
-                task, networks, scores, start, made.probing,
+                task, networks, scores, start, made.probing, companions=companions,
                 device=device, phase=phase, checkpoint=store.child("probes"),
             )  # fmt: skip
         history, count = history + learned, count + (0 if made.truth else len(configs))
-        used = used + [config_hash(config) for config in configs]
+        used = used + [config_hash(config) for config in configs + beside]
         probes = {"configs": configs, "score": scores}
     kept = {"candidates": sorted(set(used)), "probes": probes}
     return s_val, kept, {"history": history, "full_trainings": count, "probe_seconds": looked_up}
@@ -408,7 +420,7 @@ def plan(
 def _recipes(task: Task, train_size: int, truth_epochs: int, metric: str) -> tuple[Recipe, Recipe]:
     """How candidates are trained on the full data and on the copy, where nothing else is said.
 
-    Images: on the copy 10 epochs at a learning rate of .05, averaged over 6 initialisations. The recipe on
+    Images: on the copy 10 epochs at a learning rate of .05, averaged over 8 initialisations. The recipe on
     the small set decides the sign of the rank correlation; chance is what is left (see docs/decisions.md).
     """
     decay = getattr(task, "weight_decay", 5e-4)
@@ -423,7 +435,7 @@ def _recipes(task: Task, train_size: int, truth_epochs: int, metric: str) -> tup
     )  # fmt: skip
     batch = min(64, train_size)
     small = Recipe(
-        steps=max(20, round(10 * train_size / batch)), lr=0.05, weight_decay=3e-4, seeds=6, metric=metric,
+        steps=max(20, round(10 * train_size / batch)), lr=0.05, weight_decay=3e-4, seeds=8, metric=metric,
         optimizer="sgd", batch=batch, clip=5.0,
     )  # fmt: skip
     return full, small

@@ -42,6 +42,8 @@ class Probing:
         probe_lr: Their learning rate.
         pool: Real validation examples among which weighted ones are chosen.
         ridge: Strength with which weights are held at equal ones.
+        companions: How many further candidates are trained on S_train alone, see `Companions`; of a finite
+            space at most what the probes leave of the condensing half.
     """
 
     probes: int = 20
@@ -49,6 +51,7 @@ class Probing:
     probe_lr: float = 0.01
     pool: int = 2000
     ridge: float = 10.0
+    companions: int = 0
 
     def __post_init__(self) -> None:
         for name, fits, allowed in (
@@ -57,6 +60,7 @@ class Probing:
             ("probe_lr", self.probe_lr > 0, "more than 0"),
             ("pool", self.pool >= 1, "at least 1"),
             ("ridge", self.ridge > 0, "more than 0"),
+            ("companions", self.companions == 0 or self.companions >= 4, "0 or at least 4"),
         ):
             if not fits:
                 raise InputError(
@@ -69,16 +73,24 @@ class Probing:
 
 def probe_configs(space: Space, count: int, seed: int) -> list[Config]:
     """The probes (role ``"probe"``); of a finite space from the condensing half, which judges nothing."""
-    rng = numpy_stream(seed, "probe")
     if space.candidates() is None:
-        return space.sample(count, rng)
+        return space.sample(count, numpy_stream(seed, "probe"))
     half = halves(space, seed)[0]
     if count > len(half):
         raise InputError(
             f"setting 'probes' {count}: half of space '{space.name}' has only {len(half)} candidates, and "
             "the other half judges; choose at most that"
         )
-    return [half[i] for i in rng.permutation(len(half))[:count]]
+    return [half[i] for i in numpy_stream(seed, "probe").permutation(len(half))[:count]]
+
+
+def companion_configs(space: Space, probes: int, count: int, seed: int) -> list[Config]:
+    """Candidates beside the probes; of a finite space those that follow them, as many as there are."""
+    if space.candidates() is None:
+        return space.sample(count, numpy_stream(seed, "companion"))
+    half = halves(space, seed)[0]
+    order = numpy_stream(seed, "probe").permutation(len(half))
+    return [half[i] for i in order[probes : probes + count]]
 
 
 def rank_targets(truth: Sequence[float]) -> Tensor:
@@ -96,53 +108,97 @@ def correlation(losses: Tensor, target: Tensor) -> Tensor:
     return (centred * target).mean() / (centred.square().mean().sqrt() + 1e-12)
 
 
+def mean_loss(task: Task, predict: Predictor, data: Any) -> Tensor:
+    """Loss of one candidate on a labelled set, mean over its repeats."""
+    return torch.vmap(lambda outputs: task.loss(outputs, data))(predict(data)).mean()
+
+
 class Slopes:
     """Losses of trained candidates on a synthetic set and their slopes in its examples, at one launch each.
 
     Args:
         task: For the loss.
-        networks: Predictors by candidate and repeat.
+        networks: One predictor a candidate.
         data: The synthetic set; its tensor ``x`` is changed in place from outside.
     """
 
-    def __init__(self, task: Task, networks: Sequence[Sequence[Predictor]], data: Any, device: torch.device):
+    def __init__(self, task: Task, networks: Sequence[Predictor], data: Any, device: torch.device):
         self.task, self.data = task, data
         self.x = task.tensors(data)["x"]
-        flat = [one for repeats in networks for one in repeats]
-        self.shape = (len(networks), len(networks[0]))
-        self.losses = torch.zeros(len(flat), device=device, dtype=self.x.dtype)
-        self.slopes = torch.zeros(len(flat), *self.x.shape, device=device, dtype=self.x.dtype)
-        steps = [self._step(k, one) for k, one in enumerate(flat)]
+        self.losses = torch.zeros(len(networks), device=device, dtype=self.x.dtype)
+        self.slopes = torch.zeros(len(networks), *self.x.shape, device=device, dtype=self.x.dtype)
+        steps = [self._step(k, one) for k, one in enumerate(networks)]
         plain = device if isinstance(task, ImageTask) else "cpu"  # sparse products are not recorded
         self.run = CapturedMany(steps, plain)
 
     def _step(self, k: int, predict: Predictor) -> Callable[[], object]:
         def step() -> None:
             x = self.x.detach().requires_grad_()
-            data = self.task.replace(self.data, {"x": x})
-            loss = self.task.loss(predict(data), data)
+            loss = mean_loss(self.task, predict, self.task.replace(self.data, {"x": x}))
             self.slopes[k].copy_(torch.autograd.grad(loss, x)[0])
             self.losses[k].copy_(loss.detach())
 
         return step
 
-    def __call__(self, target: Tensor) -> tuple[Tensor, Tensor]:
-        """The correlation with ``target`` ``[m]`` and the slope of 1 minus it in ``x``."""
+    def __call__(self, targets: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
+        """Correlations with targets and the slope of their mean distance from 1 in ``x``.
+
+        Args:
+            targets: One vector a group of candidates, which follow each other; `rank_targets`.
+        """
         self.run()
-        losses = self.losses.view(self.shape).mean(1).requires_grad_()
-        reached = correlation(losses, target)
-        (weight,) = torch.autograd.grad(1 - reached, losses)
-        each = (weight / self.shape[1]).repeat_interleave(self.shape[1])
-        return reached.detach(), torch.tensordot(each, self.slopes, dims=1)
+        losses = self.losses.clone().requires_grad_()
+        groups = torch.split(losses, [len(target) for target in targets])
+        reached = [correlation(group, target) for group, target in zip(groups, targets)]
+        (weight,) = torch.autograd.grad(1 - torch.stack(reached).mean(), losses)
+        return [r.detach() for r in reached], torch.tensordot(weight, self.slopes, dims=1)
+
+
+@dataclass(frozen=True)
+class Companions:
+    """Candidates trained on S_train alone, in whose order S_val must not differ from the original T_val.
+
+    Twenty probes leave most of S_val undecided: without companions it follows their chance (see
+    docs/decisions.md). They cost no training on the full data.
+
+    Attributes:
+        networks: One predictor a candidate.
+        scores: Minus their loss on T_val (or on some of it), higher is better.
+    """
+
+    networks: Sequence[Predictor]
+    scores: Sequence[float]
+
+
+@torch.no_grad()
+def make_companions(
+    task: Task, networks: Sequence[Predictor], seed: int, config: Probing
+) -> Companions | None:
+    """Companions scored on ``pool`` images of T_val, or on all of another T_val; None where there are few."""
+    if len(networks) < 4:
+        return None
+    real = _pool(task, seed, config, 0)
+    scores = [-float(mean_loss(task, predict, real)) for predict in networks]
+    return Companions(networks, scores) if len(set(scores)) > 1 else None
+
+
+def _pool(task: Task, seed: int, config: Probing, least: int) -> Any:
+    """Random examples of T_val, ``pool`` of them; the whole T_val of a graph."""
+    if task.kind == "graph":
+        return task.val
+    size = min(max(config.pool, least), len(task.val))
+    order = torch.randperm(len(task.val), generator=stream(seed, "pool"))[:size].sort().values
+    return task.chosen("val", order) if isinstance(task, ImageTask) else task.subset(task.val, order)
 
 
 def learn_examples(
     task: Task,
-    networks: Sequence[Sequence[Predictor]],
+    networks: Sequence[Predictor],
     truth: Sequence[float],
     s_val: Any,
     config: Probing,
     *,
+    companions: Companions | None = None,
     device: torch.device | str,
     phase: Phase,
     checkpoint: Checkpoint,
@@ -151,17 +207,22 @@ def learn_examples(
 
     Args:
         task: Bound or not; its loss alone is used.
-        networks: The probes trained on S_train, by probe and repeat.
+        networks: The probes trained on S_train.
         truth: Full-data scores of the probes, higher is better.
         s_val: Where S_val starts.
+        companions: Ranked beside the probes, with equal weight.
 
     Returns:
-        S_val and the correlation on the probes at each tenth step.
+        S_val and the correlation on the probes (and companions) at each tenth step.
     """
     device = torch.device(device)
     x = task.tensors(s_val)["x"].detach().clone()
     learned = task.replace(s_val, {"x": x})
-    target = rank_targets(truth).to(x)
+    targets = [rank_targets(truth).to(x)]
+    networks = list(networks)
+    if companions is not None:
+        targets.append(rank_targets(companions.scores).to(x))
+        networks += companions.networks
     theta = {"x": x}
     first, second = {"x": torch.zeros_like(x)}, {"x": torch.zeros_like(x)}
     history: list[dict[str, Any]] = []
@@ -173,16 +234,18 @@ def learn_examples(
     phase.first_step = begun
     slopes = Slopes(task, networks, learned, device)
     for step in range(begun, config.probe_steps):
-        reached, gradient = slopes(target)
+        reached, gradient = slopes(targets)
         adam_step(theta, {"x": gradient}, first, second, step + 1, config.probe_lr)
         if (step + 1) % 10 == 0 or step + 1 == config.probe_steps:
-            value = float(reached)
+            value = float(reached[0])
             if not np.isfinite(value) or not bool(torch.isfinite(x).all()):
                 raise NumericalError(
                     f"S_val is not finite after {step + 1} steps on the probes; try a smaller probe_lr (now "
                     f"{config.probe_lr})"
                 )
             history.append({"step": step + 1, "probe_correlation": value})
+            if companions is not None:
+                history[-1]["companion_correlation"] = float(reached[1])
             checkpoint.save(
                 {"x": x, "first": first["x"], "second": second["x"]}, {"step": step + 1, "history": history}
             )
@@ -191,22 +254,21 @@ def learn_examples(
 
 
 @torch.no_grad()
-def example_losses(task: Task, networks: Sequence[Sequence[Predictor]], data: Any) -> Array:
+def example_losses(task: Task, networks: Sequence[Predictor], data: Any) -> Array:
     """Loss of every trained candidate on every example ``[m, n]``, mean over repeats."""
     rows = []
-    for repeats in networks:
-        each = [F.cross_entropy(predict(data), data.y, reduction="none") for predict in repeats]
-        rows.append(torch.stack(each).mean(0).double().cpu())
-    return torch.stack(rows).numpy()
+    for predict in networks:
+        each = [F.cross_entropy(outputs, data.y, reduction="none") for outputs in predict(data)]
+        rows.append(torch.stack(each).mean(0).double())
+    return torch.stack(rows).cpu().numpy()
 
 
-def fit_weights(losses: Array, target: Array, ridge: float, steps: int = 500) -> Array:
+def fit_weights(a: Array, target: Array, ridge: float, steps: int = 500) -> Array:
     """Non-negative weights ``[n]`` with which minus the weighted loss is closest to ``target`` ``[m]``.
 
     ``min_w |A w - target|^2 + ridge |w - w_0|^2, w >= 0``, where A is minus the centred losses ``[m, n]``
     with columns of mean square length 1 and w_0 the best equal weights; accelerated projected gradients.
     """
-    a = losses.mean(0) - losses
     a = a / max(np.sqrt((a**2).sum() / a.shape[1]), 1e-12)
     equal = a.sum(1)
     start = np.full(a.shape[1], max(float(equal @ target) / max(float(equal @ equal), 1e-12), 1e-6))
@@ -223,34 +285,48 @@ def fit_weights(losses: Array, target: Array, ridge: float, steps: int = 500) ->
 
 def weigh_examples(
     task: Task,
-    networks: Sequence[Sequence[Predictor]],
+    networks: Sequence[Predictor],
     truth: Sequence[float],
     val_size: int,
     seed: int,
     config: Probing,
+    companions: Companions | None = None,
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Real validation examples with weights fitted to the probes.
 
     Of ``pool`` random examples the ``val_size`` whose losses fall most clearly with the probes' scores are
-    kept, then weighted; only the matrix of losses is looked at, no gradient of any network.
+    kept, then weighted; only the matrix of losses is looked at, no gradient of any network. Companions count
+    as much as the probes do.
     """
-    size = min(max(config.pool, val_size), len(task.val))
-    order = torch.randperm(len(task.val), generator=stream(seed, "pool"))[:size].sort().values
-    pool = task.chosen("val", order) if isinstance(task, ImageTask) else task.subset(task.val, order)
-    losses = example_losses(task, networks, pool)
-    target = rank_targets(truth).numpy()
-    centred = losses.mean(0) - losses
-    clear = target @ centred / np.sqrt((centred**2).sum(0) + 1e-12)
+    pool = _pool(task, seed, config, val_size)
+    groups = [(networks, truth)]
+    if companions is not None:
+        groups.append((companions.networks, companions.scores))
+    clear = np.zeros(len(pool))
+    for members, scores in groups:
+        centred = _centred(example_losses(task, members, pool))
+        clear += rank_targets(scores).numpy() @ centred / np.sqrt((centred**2).sum(0) + 1e-12)
     kept = np.sort(np.argsort(-clear, kind="stable")[:val_size])
     chosen = task.subset(pool, torch.from_numpy(kept).to(pool.y.device))
-    losses = example_losses(task, networks, chosen)  # again: BatchNorm now sees these examples alone
-    weight = fit_weights(losses, target, config.ridge)
+    rows, targets = [], []
+    for members, scores in groups:
+        losses = example_losses(task, members, chosen)  # again: BatchNorm now sees these examples alone
+        share = np.sqrt(len(networks) / len(members))
+        rows.append(share * _centred(losses))
+        targets.append(share * rank_targets(scores).numpy())
+    weight = fit_weights(np.concatenate(rows), np.concatenate(targets), config.ridge)
     if not weight.any():
         raise NumericalError(
             "on every validation example the probes' losses rise with their full-data scores, so no weights "
             "rank them; choose val_method 'probes', or train longer on the copy"
         )
     weight = weight / weight.sum() * len(weight)
-    reached = spearman(np.asarray(truth), -(losses @ weight))
+    reached = spearman(np.asarray(truth), rows[0] @ weight)
     weighted = task.replace(chosen, {"weight": torch.from_numpy(weight).to(chosen.x)})
     return weighted, [{"step": 1, "probe_correlation": float(reached), "nonzero": int((weight > 0).sum())}]
+
+
+def _centred(losses: Array) -> Array:
+    """How much less than the mean candidate each loses on each example ``[m, n]``."""
+    found: Array = losses.mean(0) - losses
+    return found

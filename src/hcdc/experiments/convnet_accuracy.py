@@ -4,7 +4,7 @@
 
 300 epochs without augmentation for random, K-Center, Herding, DC and KIP; 1000 epochs with it for DSA, DM and
 TM. The last epoch counts. ``--every N`` also measures gradient matching at each N-th iteration. A run that is
-cut off continues from ``--checkpoint``.
+cut off continues from ``--checkpoint``. ``--copies FILE,FILE`` measures condensed files in place of methods.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hcdc.core import records
 from hcdc.core.checkpoint import Checkpoint, content_key
 from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
-from hcdc.datasets import data
+from hcdc.datasets import CondensedDataset, data
 from hcdc.datasets._images import ImageData, Images
 from hcdc.tasks import ImageTask
 from hcdc.training import convnet_accuracy
@@ -100,22 +100,49 @@ def run(
             for iteration, small, settings in sets(task, method, size, seed, options or {}, every, kept):
                 spent = time.perf_counter() - begun - measuring
                 before = time.perf_counter()
-                found = convnet_accuracy(
-                    small.to(device),
-                    task.data,
-                    networks,
-                    augment=method in AUGMENTED,
-                    epochs=epochs,
-                    seed=seed,
-                )
+                what = {"method": method, "per_class": per_class, "seed": seed, "iteration": iteration}
+                what |= {"settings": settings, "condense_seconds": spent}
+                measure(task, dataset, small, what, out, networks, epochs, device)
                 measuring += time.perf_counter() - before
-                record = {"protocol": PROTOCOL, "dataset": dataset, "method": method, "per_class": per_class}
-                record |= {"seed": seed, "iteration": iteration, "settings": settings, **found}
-                record |= {"condense_seconds": spent, "environment": records.environment(device)}
-                records.append(out, record)
-                log.info(
-                    "%s seed %d at %s: %.4f, %.0f s", method, seed, iteration, found["test_accuracy"], spent
-                )
+
+
+def measure(
+    task: ImageTask,
+    dataset: str,
+    small: Images,
+    what: dict[str, Any],
+    out: str,
+    networks: int,
+    epochs: int | None,
+    device: str,
+) -> None:
+    """Train ConvNets on a condensed set and append the record of it, which says ``what`` the set is."""
+    augment, seed = what["method"] in AUGMENTED, what["seed"]
+    found = convnet_accuracy(small.to(device), task.data, networks, augment=augment, epochs=epochs, seed=seed)
+    record = {"protocol": PROTOCOL, "dataset": dataset, **what, **found}
+    records.append(out, record | {"environment": records.environment(device)})
+    log.info("%s seed %d at %s: %.4f", what["method"], seed, what["iteration"], found["test_accuracy"])
+
+
+def run_copies(
+    dataset: str, files: list[str], out: str, *, networks: int = 20, epochs: int | None = None, device: str
+) -> None:
+    """Measure the training sets of condensed files of a data set."""
+    images = data(dataset)
+    if not isinstance(images, ImageData):
+        raise InputError(f"--dataset '{dataset}' has no images, and ConvNets are trained on images alone")
+    copies = [CondensedDataset.load(file) for file in files]
+    prints = images.fingerprint()
+    for file, copy in zip(files, copies):
+        if copy.meta["data"].get("fingerprint") != prints:
+            raise InputError(f"'{file}' is a copy of other data than '{dataset}'")
+    task = ImageTask(images, "convnet").to(device)
+    for copy in copies:
+        meta = copy.meta
+        assert isinstance(copy.train, Images), "a copy of images has images"
+        what = {"method": meta["train_method"], "per_class": len(copy.train) // task.num_classes}
+        what |= {"seed": meta["seed"], "iteration": None, "settings": meta["settings"]["train"]}
+        measure(task, dataset, copy.train, what, out, networks, epochs, device)
 
 
 def main() -> None:
@@ -123,6 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--dataset", default="cifar10")
     parser.add_argument("--methods", default="random")
+    parser.add_argument("--copies", help="condensed files, in place of methods")
     parser.add_argument("--seeds", default="0")
     parser.add_argument("--per-class", type=int, default=50)
     parser.add_argument("--networks", type=int, default=20)
@@ -134,6 +162,12 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    if given.copies is not None:
+        run_copies(
+            given.dataset, given.copies.split(","), given.out,
+            networks=given.networks, epochs=given.epochs, device=given.device,
+        )  # fmt: skip
+        return
     run(
         given.dataset,
         given.methods.split(","),

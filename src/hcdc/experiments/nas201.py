@@ -4,8 +4,9 @@ Each copy has 500 training and 200 validation images (CIFAR-10). The judging cel
 the published protocol (50 epochs, lr .025, one initialisation) or by the calibrated recipe, and their scores
 are recorded cell by cell; draws of 100 cells, intervals, regrets and costs are made of these by
 `hcdc.experiments.nas201_tables`. The first 1,000 cells of the space's order were used to choose settings and
-judge nothing; probes come from the cells after the judges. Probes see the table's validation accuracy, never
-test accuracy.
+judge nothing; probes and companions come from the cells after the judges. Probes see the table's validation
+accuracy, never test accuracy. The real validation set is a seeded draw of 2,000 of its images. Copies of the
+other methods may be judged on the first of the judging cells alone.
 
     python -m hcdc.experiments.nas201 --dataset cifar10 --table T.csv.gz --rows hcdc --seeds 100 --out F.jsonl
 """
@@ -21,22 +22,24 @@ from typing import Any
 
 import torch
 
-from hcdc.condensers import REDUCERS, Probing, condense, plan
-from hcdc.condensers._probing import learn_examples, weigh_examples
+from hcdc.condensers import REDUCERS, condense, make_probing, plan
+from hcdc.condensers._probing import learn_examples, make_companions, mean_loss, weigh_examples
 from hcdc.core import records
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import unknown_name
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
-from hcdc.core.seeds import derive, numpy_stream
-from hcdc.datasets import data
+from hcdc.core.seeds import derive, numpy_stream, stream
+from hcdc.datasets import CondensedDataset, data
 from hcdc.datasets._images import Images
 from hcdc.spaces import Config, NASBench201, NASBench201Table, TableTruth
 from hcdc.tasks import ImageTask
 from hcdc.training import predictors, run_candidates
 
 PROTOCOL = "nas201"
-TUNING = 1000
+TUNING, APART, REAL = 1000, 1000, 2000
+"""Cells that chose settings, cells at the end from which companions are drawn, real validation images."""
+RECIPES = ("calibrated", "published")
 MODES = ("probes", "weighted")
 """What `Protocol.hcdc` can make; alignment is not part of it yet."""
 PUBLISHED = Recipe(
@@ -52,8 +55,14 @@ def judging_cells(count: int) -> list[Config]:
 
 def probe_cells(draw: int, count: int, judges: int) -> list[Config]:
     """One draw of probes, from the cells that neither judge nor chose a setting."""
-    rest = NASBench201().candidates()[TUNING + judges :]
+    rest = NASBench201().candidates()[TUNING + judges : -APART]
     return [rest[i] for i in numpy_stream(draw, "nas201-probes").permutation(len(rest))[:count]]
+
+
+def companion_cells(seed: int, count: int) -> list[Config]:
+    """Companions, from cells that are never judges or probes."""
+    rest = NASBench201().candidates()[-APART:]
+    return [rest[i] for i in numpy_stream(seed, "nas201-companions").permutation(len(rest))[:count]]
 
 
 class Protocol:
@@ -65,6 +74,7 @@ class Protocol:
         benchmark: ``"cifar10"`` or ``"cifar100"``, the table's columns.
         per_class, val_per_class: Images a class of S_train and S_val.
         judges: Number of judging cells.
+        some: How many of them judge copies of other methods.
         out: The record file.
     """
 
@@ -76,6 +86,7 @@ class Protocol:
         per_class: int,
         val_per_class: int,
         judges: int,
+        some: int,
         out: str | Path,
         device: str,
     ):
@@ -83,7 +94,10 @@ class Protocol:
         self.task = ImageTask(images).to(device)  # type: ignore[arg-type]
         self.space, self.device, self.out = NASBench201(), device, out
         self.truth = TableTruth(NASBench201Table(table), benchmark)
-        self.cells = judging_cells(judges)
+        self.cells, self.some = judging_cells(judges), min(some, judges)
+        self.probing = make_probing("images")
+        picked = torch.randperm(len(self.task.val), generator=stream(0, "nas201-real"))[:REAL].sort().values
+        self.real = self.task.chosen("val", picked)
         classes = self.task.num_classes
         self.train_size, self.val_size = per_class * classes, val_per_class * classes
         made = plan(self.task, self.space, "hcdc", train_size=self.train_size, val_method="probes")
@@ -116,19 +130,22 @@ class Protocol:
         )
 
     def judge(
-        self, s_train: Images, parts: dict[str, Images], recipe: Recipe
+        self, s_train: Images, parts: dict[str, Images], recipe: Recipe, cells: Sequence[Config]
     ) -> tuple[dict[str, Any], float]:
-        """Scores of all judging cells on every part, and the seconds of training and scoring."""
+        """Scores of judging cells on every part, and the seconds of training and scoring."""
         begun = time.perf_counter()
         results = run_candidates(
-            self.task, self.space, self.cells, s_train, parts, recipe, 0, "judge", self.device
+            self.task, self.space, cells, s_train, parts, recipe, 0, "judge", self.device
         )
         names = [f"{part}.{what}" for part in parts for what in ("loss", "score")]
         table = {name: [round(r.values[name], 5) for r in results] for name in names}
         return table, time.perf_counter() - begun
 
-    def hcdc(self, seed: int, train_method: str, draws: Sequence[int], modes: Sequence[str]) -> None:
+    def hcdc(
+        self, seed: int, train_method: str, draws: Sequence[int], modes: Sequence[str], whole: bool
+    ) -> None:
         """HCDC's validation sets for one S_train, with random and real ones beside them."""
+        judged = self.cells if whole else self.cells[: self.some]
         for mode in modes:
             if mode not in MODES:
                 raise unknown_name("--modes", mode, MODES)
@@ -139,37 +156,48 @@ class Protocol:
             val_method="random", device=device,
         ).to(device)  # fmt: skip
         train_seconds = time.perf_counter() - begun
-        s_train, start = made.train, made.val
-        parts: dict[str, Any] = {"random": start, "real": task.val}
+        s_train, start, probing = made.train, made.val, self.probing
+        chosen = [probe_cells(derive(seed, "draw", draw), probing.probes, len(self.cells)) for draw in draws]
+        begun = time.perf_counter()
+        cells = [cell for each in chosen for cell in each] + companion_cells(seed, probing.companions)
+        networks = predictors(
+            task, self.space, cells, s_train, self.calibrated, seed=seed, role="probe", device=device
+        )
+        companions = make_companions(task, networks[len(cells) - probing.companions :], seed, probing)
+        used = probing.probes + probing.companions
+        shared = (time.perf_counter() - begun) * used / len(cells)
+        log.info("seed %d: %d probes and companions trained, %.1f s each draw", seed, len(cells), shared)
+        parts: dict[str, Any] = {"random": start, "real": self.real}
         notes: dict[str, Any] = {}
-        for draw in draws:
-            cells = probe_cells(derive(seed, "draw", draw), Probing().probes, len(self.cells))
-            scores = [self.truth.score(c, "val") for c in cells]
-            begun = time.perf_counter()
-            networks = predictors(
-                task, self.space, cells, s_train, self.calibrated, seed=seed, role="probe", device=device
-            )
-            shared = time.perf_counter() - begun
+        for draw, probes in zip(draws, chosen):
+            scores = [self.truth.score(c, "val") for c in probes]
+            first = list(draws).index(draw) * probing.probes
+            own = networks[first : first + probing.probes]
+            with torch.no_grad():
+                seen = {n: [float(mean_loss(task, p, parts[n])) for p in own] for n in ("random", "real")}
             for mode in modes:
                 begun = time.perf_counter()
                 if mode == "weighted":
-                    s_val, history = weigh_examples(task, networks, scores, self.val_size, seed, Probing())
+                    s_val, history = weigh_examples(
+                        task, own, scores, self.val_size, seed, probing, companions
+                    )
                 else:
                     s_val, history = learn_examples(
-                        task, networks, scores, start, Probing(), device=device,
+                        task, own, scores, start, probing, companions=companions, device=device,
                         phase=Progress().phase(mode), checkpoint=Checkpoint(None),
                     )  # fmt: skip
                 spent = time.perf_counter() - begun + shared + train_seconds
                 parts[f"{mode}-{draw}"] = s_val
                 notes[f"{mode}-{draw}"] = {
-                    "probes": [c["cell"] for c in cells],
+                    "probes": [c["cell"] for c in probes],
                     "probe_scores": scores,
-                    "probe_seconds": sum(self.truth.seconds(c) for c in cells),
+                    "probe_losses": seen,
+                    "probe_seconds": sum(self.truth.seconds(c) for c in probes),
                     "condense_seconds": spent,
                     "history": history,
                 }
                 log.info("%s draw %d seed %d: %s, %.1f s", mode, draw, seed, history[-1], spent)
-        table, seconds = self.judge(s_train, parts, self.calibrated)  # type: ignore[arg-type]
+        table, seconds = self.judge(s_train, parts, self.calibrated, judged)  # type: ignore[arg-type]
         for part in parts:
             label = part.split("-")[0]
             named = {what: table[f"{part}.{what}"] for what in ("loss", "score")}
@@ -177,22 +205,38 @@ class Protocol:
             draw_of = int(part.split("-")[1]) if "-" in part else None
             self.write(
                 f"hcdc-{label}" if part in notes else f"{label}-val", train_method=train_method, seed=seed,
-                draw=draw_of, recipe=self.calibrated.as_dict(), judge_seconds=seconds / len(parts),
-                **named, **extra,
+                draw=draw_of, recipe=self.calibrated.as_dict(), settings=probing.settings(),
+                judge_seconds=seconds, **named, **extra,
             )  # fmt: skip
+        log.info("seed %d judged on %d cells in %.1f s", seed, len(judged), seconds)
 
-    def copy(self, method: str, seed: int, recipes: Sequence[str]) -> None:
-        """A copy by one of the other methods: its S_train, random validation images."""
+    def made(self, method: str, seed: int, keep: Path | None) -> CondensedDataset:
+        """A copy by one of the other methods; one that lies in ``keep`` is not made again."""
+        file = None
+        if keep is not None:
+            file = keep / f"{self.shared['dataset']}-{method}-{self.train_size}-{seed}.hcdc"
+            if file.exists():
+                return CondensedDataset.load(file)
         made = condense(
             self.task, self.space, method, train_size=self.train_size, val_size=self.val_size, seed=seed,
             val_method="random", device=self.device,
         )  # fmt: skip
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            made.save(file)
+        return made
+
+    def copy(self, method: str, seed: int, recipes: Sequence[str], keep: Path | None = None) -> None:
+        """Judge by a copy of one of the other methods: its S_train, random validation images."""
+        for name in recipes:
+            if name not in RECIPES:
+                raise unknown_name("--recipes", name, RECIPES)
+        made = self.made(method, seed, keep)
         small = made.to(self.device)
         for name in recipes:
-            if name not in ("calibrated", "published"):
-                raise unknown_name("--recipes", name, ("calibrated", "published"))
             recipe = PUBLISHED if name == "published" else self.calibrated
-            table, seconds = self.judge(small.train, {"val": small.val, "real": self.task.val}, recipe)  # type: ignore[dict-item, arg-type]
+            parts: dict[str, Any] = {"val": small.val, "real": self.real}
+            table, seconds = self.judge(small.train, parts, recipe, self.cells[: self.some])  # type: ignore[arg-type]
             self.write(
                 method, seed=seed, recipe_name=name, recipe=recipe.as_dict(), judge_seconds=seconds,
                 making=made.record, **table,
@@ -214,6 +258,8 @@ def main() -> None:
     parser.add_argument("--seeds", default="100")
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--judges", type=int, default=512)
+    parser.add_argument("--some", type=int, default=200, help="judges of copies and of all seeds but one")
+    parser.add_argument("--keep", help="folder of copies of other methods")
     parser.add_argument("--per-class", type=int, default=50)
     parser.add_argument("--val-per-class", type=int, default=20)
     parser.add_argument("--out", required=True)
@@ -222,15 +268,17 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     protocol = Protocol(
         given.dataset, given.table, given.benchmark, given.per_class, given.val_per_class, given.judges,
-        given.out, given.device,
+        given.some, given.out, given.device,
     )  # fmt: skip
     protocol.write_truth()
-    for seed in (int(v) for v in given.seeds.split(",")):
+    for k, seed in enumerate(int(v) for v in given.seeds.split(",")):
         for row in given.rows.split(","):
             if row == "hcdc":
-                protocol.hcdc(seed, given.train_method, range(given.draws), given.modes.split(","))
+                modes = given.modes.split(",")
+                protocol.hcdc(seed, given.train_method, range(given.draws), modes, whole=k == 0)
             else:
-                protocol.copy(row, seed, given.recipes.split(","))
+                keep = None if given.keep is None else Path(given.keep)
+                protocol.copy(row, seed, given.recipes.split(","), keep)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -58,6 +59,20 @@ def batch_norm(x: Tensor, scale: Tensor | None, shift: Tensor | None, fused: boo
     return (x - mean) * factor + shift[:, None, None]
 
 
+def convolve(x: Tensor, weight: Tensor, stride: int, groups: int) -> Tensor:
+    """Convolution that keeps the image's size, or halves it, rounded up.
+
+    Groups on CUDA: the library's kernels for 1 x 1 and for stride 2 are several times slower than those for
+    3 x 3 at stride 1, which can do the same.
+    """
+    if groups == 1 or not x.is_cuda:
+        return F.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2, groups=groups)
+    if weight.shape[-1] == 1:
+        weight = F.pad(weight, (1, 1, 1, 1))
+    whole = F.conv2d(x, weight, padding=1, groups=groups)
+    return whole if stride == 1 else whole[:, :, ::2, ::2].contiguous(memory_format=torch.channels_last)
+
+
 def live_edges(operations: tuple[int, ...]) -> frozenset[int]:
     """Numbers of the edges that are not ``none`` and from whose target the output can be reached."""
     reaching, live = {3}, set()
@@ -67,6 +82,37 @@ def live_edges(operations: tuple[int, ...]) -> frozenset[int]:
             reaching.add(source)
             live.add(edge)
     return frozenset(live)
+
+
+@functools.lru_cache(maxsize=1024)
+def _uniform(seed: int, name: str, shape: tuple[int, ...]) -> Tensor:
+    """The draw of one layer, which all cells that have it share; not to be changed in place."""
+    return torch.rand(shape, generator=stream(seed, name))
+
+
+@functools.lru_cache(maxsize=32)
+def _pool_matrix(height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The pool of an edge as a matrix ``[h w, h w]``."""
+    bands = []
+    for size in (height, width):
+        at = torch.arange(size)
+        near = ((at[:, None] - at).abs() <= 1).double()
+        bands.append(near / near.sum(1, keepdim=True))
+    return torch.kron(bands[0], bands[1]).to(device, dtype)
+
+
+def pool_3x3(x: Tensor) -> Tensor:
+    """Mean over the 3 x 3 pixels around each, of ``[n, c, h, w]``; the border does not count.
+
+    On CUDA as a product with a matrix: several times faster than torch's pool of channels_last images, at the
+    sizes of cells, though it multiplies by many zeros.
+    """
+    n, c, h, w = x.shape
+    if not x.is_cuda or h * w > 1024:
+        return F.avg_pool2d(x, 3, stride=1, padding=1, count_include_pad=False)
+    rows = x.permute(0, 2, 3, 1).reshape(n, h * w, c)
+    mean: Tensor = _pool_matrix(h, w, x.device, x.dtype) @ rows
+    return mean.view(n, h, w, c).permute(0, 3, 1, 2)
 
 
 class _Node:
@@ -86,7 +132,7 @@ class _Node:
     @property
     def pool(self) -> Tensor:
         if self._pool is None:
-            self._pool = F.avg_pool2d(self.x, 3, stride=1, padding=1, count_include_pad=False)
+            self._pool = pool_3x3(self.x)
         return self._pool
 
 
@@ -118,6 +164,8 @@ class CellNetwork:
             supernet does not, where a scale would undo what lambda does; outside cells they always exist.
         fused: Use torch's own BatchNorm: faster, with the same values and gradients, for training alone; not
             for hypergradients, see `batch_norm`.
+        lanes: R networks side by side, of equal shape and with parameters of their own, as one: channels lie
+            lane by lane and convolutions have R groups, so that R networks take as many kernels as one.
     """
 
     cell: tuple[int, ...] | None
@@ -127,6 +175,7 @@ class CellNetwork:
     classes: int
     affine: bool
     fused: bool = False
+    lanes: int = 1
 
     def prepare(self, images: Tensor) -> None:
         """Nothing has to be made beforehand."""
@@ -173,48 +222,55 @@ class CellNetwork:
                 params[name] = torch.zeros(shape)
             else:
                 fan_in = 4 * self.channels if name == "linear.bias" else math.prod(shape[1:])
-                draw = torch.rand(shape, generator=stream(seed, name))
-                params[name] = (2 * draw - 1) / math.sqrt(fan_in)
+                params[name] = (2 * _uniform(seed, name, tuple(shape)) - 1) / math.sqrt(fan_in)
         return params
 
     def forward(self, params: Params, lam: Tensor, images: Tensor) -> Tensor:
-        """Logits ``[n, classes]`` of images ``[n, inputs, h, w]``.
+        """Logits ``[n, classes]`` of images ``[n, inputs, h, w]``; of R lanes ``[R, n, classes]``.
 
         Args:
-            params: Tensors named as in `shapes`; others are not read.
+            params: Tensors named as in `shapes`; others are not read. Of R lanes they lie one after the other
+                along the first dimension, which is R times as long.
             lam: Mixture weights ``[30]``, edge by edge, where the network is relaxed; else not read.
-            images: Floating-point images of any size of at least 4 x 4.
+            images: Floating-point images of any size of at least 4 x 4; lanes may have their own, as
+                ``[n, R inputs, h, w]``.
         """
-        if images.dim() != 4 or images.shape[1] != self.inputs:
+        if images.dim() != 4 or images.shape[1] not in (self.inputs, self.lanes * self.inputs):
             raise InputError(
                 f"images have shape {tuple(images.shape)}; this network needs [n, {self.inputs}, h, w]"
             )
         if self.cell is None and lam.shape != (MIXTURE,):
             raise InputError(f"lam has shape {tuple(lam.shape)}; the relaxed cell needs ({MIXTURE},)")
         mixture = split_edges(lam) if self.cell is None else None
-        x = self._convolve(params, "stem", images)
+        x = self._convolve(params, "stem", images, groups=images.shape[1] // self.inputs)
         for stage in range(STAGES):
             if stage:
                 x = self._reduce(params, f"reductions.{stage - 1}", x)
             for k in range(stage * self.cells, (stage + 1) * self.cells):
                 x = self._cell(params, f"cells.{k}", mixture, x)
         pooled = F.relu(self._norm(params, "last", x)).mean((-2, -1))
-        return F.linear(pooled, params["linear.weight"], params["linear.bias"])
+        if self.lanes == 1:
+            return F.linear(pooled, params["linear.weight"], params["linear.bias"])
+        weight = params["linear.weight"].view(self.lanes, self.classes, -1)
+        bias = params["linear.bias"].view(self.lanes, 1, self.classes)
+        return torch.baddbmm(bias, pooled.view(len(pooled), self.lanes, -1).transpose(0, 1), weight.mT)
 
     def _norm(self, params: Params, name: str, x: Tensor) -> Tensor:
         """BatchNorm with the scale and shift of that name, where ``params`` has them."""
         return batch_norm(x, params.get(f"{name}.scale"), params.get(f"{name}.shift"), self.fused)
 
-    def _convolve(self, params: Params, name: str, x: Tensor, stride: int = 1) -> Tensor:
+    def _convolve(
+        self, params: Params, name: str, x: Tensor, stride: int = 1, groups: int | None = None
+    ) -> Tensor:
         """Convolution without bias that keeps the image's size (or halves it, rounded up), then BatchNorm."""
-        weight = params[f"{name}.weight"]
-        return self._norm(params, name, F.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2))
+        groups = self.lanes if groups is None else groups
+        return self._norm(params, name, convolve(x, params[f"{name}.weight"], stride, groups))
 
     def _reduce(self, params: Params, name: str, x: Tensor) -> Tensor:
         main = self._convolve(params, f"{name}.first", F.relu(x), stride=2)
         main = self._convolve(params, f"{name}.second", F.relu(main))
         shortcut = F.avg_pool2d(x, 2, stride=2, ceil_mode=True)  # as the convolution rounds an odd size
-        return main + F.conv2d(shortcut, params[f"{name}.shortcut.weight"])
+        return main + convolve(shortcut, params[f"{name}.shortcut.weight"], 1, self.lanes)
 
     def _cell(self, params: Params, name: str, mixture: Tensor | None, x: Tensor) -> Tensor:
         live = range(len(EDGES)) if self.cell is None else live_edges(self.cell)

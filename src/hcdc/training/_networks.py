@@ -1,13 +1,15 @@
 """Training many different networks on one small set of images, or on several.
 
 A step of one small network is a few hundred kernels of microseconds: launching them one by one costs more
-than running them. On CUDA each network's step is recorded once as a CUDA graph, replayed for every seed and
-every training set, and several networks run at the same time on streams of their own. On the CPU networks
-train on threads of their own, one core each: small convolutions do not fill two cores.
+than running them, and even a device that launches them itself is bound by their number. On CUDA the repeats
+of a network are therefore trained as one network of so many lanes, its step is recorded once as a CUDA graph,
+replayed for every training set, and several networks run at the same time on streams of their own. On the
+CPU networks train on threads of their own, one core each: small convolutions do not fill two cores.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +26,7 @@ from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
 from hcdc.datasets._images import Images
 from hcdc.spaces._base import Params
+from hcdc.spaces._cells import CellNetwork
 from hcdc.training._augment import draw_flip_crop, flip_crop
 from hcdc.training._captured import record
 
@@ -34,12 +37,16 @@ CHUNK = 10
 """Steps that a stream gets at a time."""
 
 MOMENTUM = 0.9
+LANES = 8
+"""Repeats of one network that train as one on CUDA, at most."""
+
 PRECISION = torch.bfloat16
-"""Of convolutions on CUDA; parameters are updated in float32."""
+"""Of convolutions on CUDA; parameters are updated in float32. Not float16: its one-kernel BatchNorm holds the
+whole device, and networks on other streams wait."""
 
 T = TypeVar("T")
-After = Callable[[int, int, int, Params], T]
-"""What is made of a trained network: ``after(network, training set, repeat, params)``."""
+After = Callable[[int, int, range, Params], T]
+"""What is made of trained networks: ``after(network, training set, repeats, params)``."""
 
 
 def train_networks(
@@ -63,14 +70,15 @@ def train_networks(
         networks: Networks of images, ``init(generator)`` and ``forward(params, lam, images)``.
         trains: Training sets of one size and shape, on ``device``.
         recipe: SGD steps and repeats (``seeds``).
-        after: Called with each trained network as soon as it is trained; on CUDA the work it launches runs
-            on the network's stream, and what it returns is read after all is done. Parameters are re-used
-            afterwards: it copies what it keeps. `forward` gives the outputs.
+        after: Called with trained networks as soon as they are trained: the repeats that trained as one, with
+            the parameters of `side_by_side` as many. On CUDA the work it launches runs on the network's
+            stream, and what it returns is read after all is done. Parameters are re-used afterwards: it
+            copies what it keeps. `forward` gives the outputs.
         inputs: From stored pixels to what networks see (uint8: normalised).
         streams: Networks at the same time on CUDA.
 
     Returns:
-        What ``after`` returned, by network, training set and repeat.
+        What ``after`` returned, by network, training set and call.
     """
     if recipe.optimizer != "sgd":
         raise InputError(f"images are trained by optimizer 'sgd', and this recipe has '{recipe.optimizer}'")
@@ -84,7 +92,7 @@ def train_networks(
         return _on_streams(run, networks, streams)
 
     def whole(i: int) -> list[list[T]]:
-        job = run.job(_Trainer(run, networks[i]), i)
+        job = run.job(networks[i], i)
         for _ in job.chunks:
             pass
         return job.found
@@ -126,21 +134,32 @@ class _Runs:
     device: torch.device
     inputs: Callable[[Tensor], Tensor]
 
-    def job(self, trainer: _Trainer, network: int) -> _Job:
-        """Every training of one network, to be run chunk by chunk."""
-        found: list[list[Any]] = [[] for _ in self.trains]
-        return _Job(self._chunks(trainer, network, found), found)
+    def lanes(self, network: Any) -> int:
+        """How many repeats train as one: a divisor of all, on CUDA, of networks that can."""
+        if self.device.type != "cuda" or not isinstance(network, CellNetwork):
+            return 1
+        return max(k for k in range(1, LANES + 1) if self.recipe.seeds % k == 0)
 
-    def _chunks(self, trainer: _Trainer, network: int, found: list[list[Any]]) -> Iterator[None]:
-        draws = [trainer.draw(repeat) for repeat in range(self.recipe.seeds)]  # all that the host gives
-        for repeat, drawn in enumerate(draws):
+    def job(self, network: Any, number: int, slot: _Slot | None = None) -> _Job:
+        """Every training of one network, to be run chunk by chunk."""
+        trainer = _Trainer(self, network)
+        if slot is not None:
+            slot.record(trainer)
+        found: list[list[Any]] = [[] for _ in self.trains]
+        return _Job(self._chunks(trainer, number, found), found)
+
+    def _chunks(self, trainer: _Trainer, number: int, found: list[list[Any]]) -> Iterator[None]:
+        step = trainer.lanes
+        groups = [range(first, first + step) for first in range(0, self.recipe.seeds, step)]
+        draws = [trainer.now, *(trainer.draw(repeats) for repeats in groups[1:])]  # all that the host gives
+        for repeats, drawn in zip(groups, draws):
             for k, train in enumerate(self.trains):
                 trainer.begin(train, drawn)
                 for start in range(0, self.recipe.steps, CHUNK):
                     for _ in range(min(CHUNK, self.recipe.steps - start)):
                         trainer.replay()
                     yield
-                found[k].append(self.after(network, k, repeat, trainer.params))
+                found[k].append(self.after(number, k, repeats, trainer.params))
 
 
 @dataclass(frozen=True)
@@ -153,7 +172,10 @@ class _Job:
 
 @dataclass(frozen=True)
 class _Draws:
-    """What chance decides of one training: theta_0 ``[P]``, batches ``[steps, batch]``, augmentation."""
+    """What chance decides of a training of R lanes with P parameters each.
+
+    theta_0 ``[R P]``, batches ``[steps, R batch]``, augmentation ``[steps, R batch]`` and ``[.., 2]``.
+    """
 
     start: Tensor
     order: Tensor
@@ -162,24 +184,26 @@ class _Draws:
 
 
 class Layout:
-    """Parameters of one network as one vector: matrices and kernels first, then vectors.
+    """Parameters of a network, or of R lanes of it, as one vector: matrices and kernels first, then vectors.
 
-    Kernels lie in the order of channels_last images. One vector makes an optimiser step a handful of kernels,
-    however many layers there are.
+    Kernels lie in the order of channels_last images, and lanes of one parameter one after the other. One
+    vector makes an optimiser step a handful of kernels, however many layers there are.
 
     Args:
-        params: Parameters by name, for their shapes.
+        params: Parameters of one lane by name, for their shapes.
+        lanes: R.
     """
 
-    def __init__(self, params: Params):
+    def __init__(self, params: Params, lanes: int = 1):
         names = sorted(params, key=lambda name: params[name].dim() <= 1)  # stable: matrices first
+        self.lanes = lanes
         self.shapes = {name: params[name].shape for name in names}
         self.sizes = [params[name].numel() for name in names]
-        self.matrices = sum(params[name].numel() for name in names if params[name].dim() > 1)
+        self.matrices = lanes * sum(params[name].numel() for name in names if params[name].dim() > 1)
 
-    def vector(self, params: Params) -> Tensor:
-        """The parameters as a vector ``[P]``."""
-        return torch.cat([self.flat(params[name]) for name in self.shapes])
+    def vector(self, params: Sequence[Params]) -> Tensor:
+        """The parameters of each lane as one vector ``[R P]``."""
+        return torch.cat([self.flat(lane[name]) for name in self.shapes for lane in params])
 
     @staticmethod
     def flat(p: Tensor) -> Tensor:
@@ -187,60 +211,80 @@ class Layout:
         return p.permute(0, 2, 3, 1).reshape(-1) if p.dim() == 4 else p.reshape(-1)
 
     def views(self, vector: Tensor, work: Tensor) -> Params:
-        """Parameters by name: matrices in ``work``, the rest in ``vector``."""
+        """Parameters by name, R times as long: matrices in ``work``, the rest in ``vector``."""
         found: Params = {}
         start = 0
-        for (name, shape), size in zip(self.shapes.items(), self.sizes):
-            part = (work if start < self.matrices else vector)[start : start + size]
-            if len(shape) == 4:
-                out, channels, height, width = shape
-                found[name] = part.view(out, height, width, channels).permute(0, 3, 1, 2)
+        for (name, (out, *rest)), size in zip(self.shapes.items(), self.sizes):
+            many = self.lanes * size
+            part = (work if start < self.matrices else vector)[start : start + many]
+            if len(rest) == 3:
+                channels, height, width = rest
+                found[name] = part.view(self.lanes * out, height, width, channels).permute(0, 3, 1, 2)
             else:
-                found[name] = part.view(shape)
-            start += size
+                found[name] = part.view(self.lanes * out, *rest)
+            start += many
         return found
+
+    def owners(self, device: torch.device | str = "cpu") -> Tensor:
+        """The lane of each entry of a vector ``[R P]``."""
+        lane = torch.arange(self.lanes).repeat(len(self.sizes)).to(device)
+        counts = torch.tensor(self.sizes).repeat_interleave(self.lanes).to(device)
+        return torch.repeat_interleave(lane, counts, output_size=self.lanes * sum(self.sizes))
+
+
+def side_by_side(network: Any, lanes: int) -> Any:
+    """The network that computes so many lanes of this one."""
+    return network if lanes == 1 else dataclasses.replace(network, lanes=lanes)
 
 
 def forward(network: Any, params: Params, x: Tensor) -> Tensor:
-    """Logits in float32 as training computes them: on CUDA with convolutions in `PRECISION`."""
+    """Logits ``[R, n, classes]`` in float32 as training computes them: on CUDA in `PRECISION`."""
     with torch.autocast(x.device.type, PRECISION, enabled=x.is_cuda, cache_enabled=False):
         logits: Tensor = network.forward(params, None, x)
-    return logits.float()
+    return logits.float().view(getattr(network, "lanes", 1), len(x), -1)
 
 
 class _Trainer:
-    """One network with its static tensors and its step."""
+    """One network, with its lanes, its static tensors and its step."""
 
     def __init__(self, run: _Runs, network: Any):
-        self.run, self.network = run, network
+        self.run, self.single = run, network
+        self.lanes = run.lanes(network)
+        self.network = side_by_side(network, self.lanes)
         device, example = run.device, run.trains[0]
-        self.layout = Layout(network.init(torch.Generator().manual_seed(0)))
-        self.theta = torch.zeros(sum(self.layout.sizes), device=device)
+        self.layout = Layout(network.init(torch.Generator().manual_seed(0)), self.lanes)
+        self.theta = torch.zeros(self.lanes * sum(self.layout.sizes), device=device)
         self.momentum, self.gradient = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
         matrices = self.layout.matrices
         mixed = device.type == "cuda"
         self.work = torch.zeros(matrices, dtype=PRECISION, device=device) if mixed else self.theta
         self.params = self.layout.views(self.theta, self.work)
         self.zeros = {name: torch.zeros_like(p) for name, p in self.params.items()}
+        self.owners = self.layout.owners(device)
+        self.by_lane = self.owners.argsort(stable=True)
         self.x, self.y = example.x.clone(), example.y.clone()
-        self.now = self.draw(0)
+        self.now = self.draw(range(self.lanes))  # of the first repeats, until others begin
         self.rates = -learning_rates(run.recipe).to(device)
         self.counter = torch.zeros(1, dtype=torch.long, device=device)
         self.replay: Callable[[], None] = self.step
 
-    def draw(self, repeat: int) -> _Draws:
-        """The draws of one training, on the device."""
+    def draw(self, repeats: range) -> _Draws:
+        """The draws of the trainings of some repeats, on the device."""
         run, recipe, device = self.run, self.run.recipe, self.run.device
-        start = self.layout.vector(self.network.init(stream(run.seed, run.role, repeat)))
-        generator = stream(run.seed, f"{run.role}-batches", repeat)
-        order = batches(len(self.y), recipe.batch, recipe.steps, generator)
-        if recipe.augment == "flip-crop":
-            flip, shift = draw_flip_crop(generator, order.numel(), pad=max(1, self.x.shape[-1] // 8))
-        else:
-            flip, shift = torch.zeros(0, dtype=torch.bool), torch.zeros(0, 2, dtype=torch.long)
-        rows = (recipe.steps, order.shape[1] if flip.numel() else 0)
-        moved = (t.to(device) for t in (start, order, flip.view(rows), shift.view(*rows, 2)))
-        return _Draws(*moved)
+        start = self.layout.vector([self.single.init(stream(run.seed, run.role, r)) for r in repeats])
+        orders, flips, shifts = [], [], []
+        for repeat in repeats:
+            generator = stream(run.seed, f"{run.role}-batches", repeat)
+            orders.append(batches(len(self.y), recipe.batch, recipe.steps, generator))
+            if recipe.augment == "flip-crop":
+                count = orders[-1].numel()
+                flip, shift = draw_flip_crop(generator, count, pad=max(1, self.x.shape[-1] // 8))
+            else:
+                flip, shift = torch.zeros(0, dtype=torch.bool), torch.zeros(0, 2, dtype=torch.long)
+            rows = (recipe.steps, flip.numel() // recipe.steps)
+            flips.append(flip.view(rows))
+            shifts.append(shift.view(*rows, 2))
+        return _Draws(*(t.to(device) for t in (start, *(torch.cat(v, 1) for v in (orders, flips, shifts)))))
 
     @torch.no_grad()
     def begin(self, train: Images, draws: _Draws) -> None:
@@ -263,10 +307,13 @@ class _Trainer:
             now = self.now
             flip, shift = (t.index_select(0, self.counter).squeeze(0) for t in (now.flip, now.shift))
             x = flip_crop(x, flip, shift)
+        if self.lanes > 1:
+            x = x.view(self.lanes, -1, *x.shape[1:]).transpose(0, 1).flatten(1, 2)
         if x.is_cuda:
             x = x.contiguous(memory_format=torch.channels_last)
         leaves = {name: p.detach().requires_grad_() for name, p in self.params.items()}
-        loss = F.cross_entropy(forward(self.network, leaves, x), self.y.index_select(0, index))
+        logits = forward(self.network, leaves, x)
+        loss = self.lanes * F.cross_entropy(logits.flatten(0, 1), self.y.index_select(0, index))
         found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
         with torch.no_grad():
             self._collect(dict(zip(leaves, found)))
@@ -285,12 +332,20 @@ class _Trainer:
         if recipe.weight_decay:
             self.gradient.add_(self.theta, alpha=recipe.weight_decay)
         if recipe.clip:
-            norm = torch.linalg.vector_norm(self.gradient)
-            self.gradient.mul_((recipe.clip / (norm + 1e-6)).clamp_max(1.0))
+            self.gradient.mul_(self._clipped(recipe.clip))
         self.momentum.mul_(MOMENTUM).add_(self.gradient)
         self.theta.addcmul_(self.momentum, self.rates.index_select(0, self.counter))
         self._refresh()
         self.counter += 1
+
+    def _clipped(self, clip: float) -> Tensor:
+        """The factor of each entry of the gradient: each lane's norm is its own."""
+        rows = self.gradient
+        if self.lanes > 1:
+            rows = rows.index_select(0, self.by_lane)
+        norm: Tensor = torch.linalg.vector_norm(rows.view(self.lanes, -1), dim=1)
+        factor = (clip / (norm + 1e-6)).clamp_max(1.0)
+        return factor if self.lanes == 1 else factor.index_select(0, self.owners)
 
     def _refresh(self) -> None:
         """What the network sees of the parameters."""
@@ -315,7 +370,7 @@ def _on_streams(run: _Runs, networks: Sequence[Any], streams: int) -> list[list[
             if slot.job is None and waiting and slot.idle():
                 i = waiting.pop()
                 with torch.cuda.stream(slot.stream):
-                    slot.job = run.job(slot.record(_Trainer(run, networks[i])), i)
+                    slot.job = run.job(networks[i], i, slot)
                 found.append(slot.job.found)
                 moved = True
             elif slot.job is not None and slot.room():
@@ -339,14 +394,13 @@ class _Slot:
         self.trainer: _Trainer | None = None
         self.graph: torch.cuda.CUDAGraph | None = None
 
-    def record(self, trainer: _Trainer) -> _Trainer:
+    def record(self, trainer: _Trainer) -> None:
         """Record the step while the other streams run."""
         trainer.step()
         graph = record(trainer.step, self.pool)
         trainer.replay = graph.replay
         self.graph = graph  # the old one goes only now: the pool must not be without a graph
         self.trainer = trainer
-        return trainer
 
     def room(self) -> bool:
         """Whether fewer than two chunks are under way."""

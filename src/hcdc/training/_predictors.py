@@ -16,10 +16,11 @@ from hcdc.spaces._cells import CellNetwork
 from hcdc.tasks._base import Task
 from hcdc.tasks._image import ImageTask
 from hcdc.training._many import init_many, train_many
-from hcdc.training._networks import forward, train_networks
+from hcdc.training._networks import forward, side_by_side, train_networks
 
 Predictor = Callable[[Any], Tensor]
-"""Outputs ``[m, classes]`` of one trained candidate on a labelled set, differentiable in its examples."""
+"""Outputs ``[R, m, classes]`` of one candidate, trained R times, on a labelled set, differentiable in its
+examples."""
 
 
 def image_networks(task: ImageTask, space: Space, configs: Sequence[Config]) -> list[Any]:
@@ -38,8 +39,8 @@ def predictors(
     seed: int,
     role: str,
     device: torch.device | str,
-) -> list[list[Predictor]]:
-    """Train every candidate on ``train``: one predictor a candidate and repeat of the recipe."""
+) -> list[Predictor]:
+    """Train every candidate on ``train``, as often as the recipe says: one predictor a candidate."""
     if isinstance(task, ImageTask):
         return _image_predictors(task, space, configs, train, recipe, seed, role, device)
     found = []
@@ -48,13 +49,13 @@ def predictors(
         lam = stack(space, [config]).to(device).expand(recipe.seeds, -1)
         keys = [(config_hash(config), repeat) for repeat in range(recipe.seeds)]
         params = train_many(bound, init_many(bound, keys, seed, role, device), lam, train, recipe)
-        lanes = [{name: p[r] for name, p in params.items()} for r in range(recipe.seeds)]
-        found.append([_predictor(bound, one, lam[0]) for one in lanes])
+        found.append(_predictor(bound, params, lam))
     return found
 
 
 def _predictor(bound: Task, params: Params, lam: Tensor) -> Predictor:
-    return lambda data: bound.predict(params, lam, data)
+    lanes = [{name: p[r] for name, p in params.items()} for r in range(len(lam))]
+    return lambda data: torch.stack([bound.predict(one, lam[0], data) for one in lanes])
 
 
 def _image_predictors(
@@ -66,14 +67,19 @@ def _image_predictors(
     seed: int,
     role: str,
     device: torch.device | str,
-) -> list[list[Predictor]]:
+) -> list[Predictor]:
     networks = image_networks(task, space, configs)
 
-    def keep(network: int, _: int, repeat: int, params: Params) -> Predictor:
+    def keep(network: int, _: int, repeats: range, params: Params) -> Predictor:
+        many = side_by_side(networks[network], len(repeats))
         kept = {name: p.detach().clone() for name, p in params.items()}
-        return lambda data: forward(networks[network], kept, task.inputs(data.x))
+        return lambda data: forward(many, kept, task.inputs(data.x))
 
     found = train_networks(
         networks, [train], recipe, keep, seed=seed, role=role, device=device, inputs=task.inputs
     )
-    return [sets[0] for sets in found]
+    return [_together(sets[0]) for sets in found]
+
+
+def _together(groups: Sequence[Predictor]) -> Predictor:
+    return lambda data: torch.cat([predict(data) for predict in groups])

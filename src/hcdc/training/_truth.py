@@ -24,7 +24,7 @@ from hcdc.spaces._base import Config, Params, Space, config_hash, stack
 from hcdc.tasks._base import Task
 from hcdc.tasks._image import ImageTask
 from hcdc.training._many import init_many, lanes_that_fit, score_many, train_many
-from hcdc.training._networks import forward, train_networks
+from hcdc.training._networks import forward, side_by_side, train_networks
 from hcdc.training._predictors import image_networks
 
 SCORED = 1000
@@ -123,9 +123,10 @@ def _run_images(
 
         @torch.no_grad()
         def score(
-            network: int, _: int, repeat: int, params: Params, networks: Any = networks
+            network: int, _: int, repeats: range, params: Params, networks: Any = networks
         ) -> torch.Tensor:
-            return torch.stack([_score(networks[network], params, task, part) for part in parts.values()])
+            many = side_by_side(networks[network], len(repeats))
+            return torch.stack([_score(many, params, task, part) for part in parts.values()], 1)
 
         begun = time.perf_counter()
         found = train_networks(
@@ -134,7 +135,7 @@ def _run_images(
         share = (time.perf_counter() - begun) / len(batch)
         done: list[Result] = []
         for sets in found:
-            mean = torch.stack(sets[0]).double().mean(0).cpu()  # [parts, 2]
+            mean = torch.cat(sets[0]).double().mean(0).cpu()  # [parts, 2]
             if not bool(torch.isfinite(mean).all()):
                 raise NumericalError(
                     f"candidate {batch[len(done)]} has a non-finite loss after training; a smaller learning "
@@ -150,13 +151,14 @@ def _run_images(
 
 
 def _score(network: Any, params: Params, task: ImageTask, part: Images) -> torch.Tensor:
-    """Loss and accuracy ``[2]`` on a part; BatchNorm takes the statistics of up to `SCORED` images, in equal
-    shares: a last one of few images would be scored by poor statistics.
+    """Loss and accuracy ``[R, 2]`` on a part; BatchNorm takes the statistics of up to `SCORED` images, in
+    equal shares: a last one of few images would be scored by poor statistics.
     """
     shares = torch.tensor_split(part.x, math.ceil(len(part) / SCORED))
     logits = [forward(network, params, task.inputs(x)) for x in shares]
-    outputs = torch.cat(logits)
-    return torch.stack([task.loss(outputs, part), task.score(outputs, part)])
+    outputs = torch.cat(logits, 1)
+    loss, score = (torch.vmap(lambda o, f=f: f(o, part))(outputs) for f in (task.loss, task.score))
+    return torch.stack([loss, score], 1)
 
 
 def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
