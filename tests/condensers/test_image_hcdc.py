@@ -13,6 +13,7 @@ import hcdc.condensers._condense as condensing
 import hcdc.condensers._hcdc as aligning
 from hcdc.condensers import condense, plan
 from hcdc.condensers._hcdc import HCDC
+from hcdc.condensers._probing import Companions, Probing, companion_configs, probe_configs
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
@@ -164,9 +165,12 @@ def test_recipes_of_images(task, monkeypatch):
         steps=7, lr=0.1, weight_decay=5e-4, optimizer="sgd", batch=34, augment="flip-crop", clip=5.0
     )
     assert made.calibrated == Recipe(
-        steps=20, lr=0.05, weight_decay=3e-4, seeds=6, metric="loss", optimizer="sgd", batch=27, clip=5.0
+        steps=20, lr=0.05, weight_decay=3e-4, seeds=8, metric="loss", optimizer="sgd", batch=27, clip=5.0
     )
     assert plan(task, SPACE, "random", train_size=6).calibrated.metric == "accuracy"
+    assert made.probing == Probing(probe_steps=20, ridge=1.0, companions=60)  # the preset of images
+    less = plan(task, SPACE, train_size=6, val_method="both", options={"companions": 0}).probing
+    assert less == Probing(probe_steps=20, ridge=1.0, companions=0)
 
 
 def test_sizes_of_images(task):
@@ -245,24 +249,38 @@ def test_both_is_alignment_first_then_probes_from_there(task, monkeypatch):
     moved = dataclasses.replace(task.sample("val", 15, 0), x=torch.full((15, 1, 4, 4), 0.5))
     learned = aligning.Learned(moved, ["aligned"], [{"step": 1}], {"lam": [[0.0]], "score": [0.1]}, 3)
     monkeypatch.setattr(condensing, "learn_validation", lambda *a, **k: learned)
-    monkeypatch.setattr(condensing, "predictors", lambda *a, **k: "networks")
-    begun = []
+    trained, begun = [], []
+
+    def train(bound, space, configs, train, recipe, **options):
+        trained.append(train)
+        return [config_hash(config) for config in configs]
+
+    def beside(bound, networks, seed, config):
+        return Companions(networks, [0.1] * len(networks))
 
     def examples(bound, networks, scores, start, config, **options):
-        begun.append((networks, scores, start))
+        begun.append((networks, scores, start, options["companions"]))
         return dataclasses.replace(start, x=start.x + 1), [{"step": 10}]
 
+    monkeypatch.setattr(condensing, "predictors", train)
+    monkeypatch.setattr(condensing, "make_companions", beside)
     monkeypatch.setattr(condensing, "learn_examples", examples)
-    small = make(task, {"probes": 4}, val_method="both")
-    (networks, scores, start), probes = begun[0], small.meta["probes"]
-    assert networks == "networks"
+    small = make(task, {"probes": 4, "companions": 5}, val_method="both")
+    (networks, scores, start, companions), probes = begun[0], small.meta["probes"]
+    assert networks == [config_hash(config) for config in probe_configs(SPACE, 4, 0)]
+    assert networks == [config_hash(config) for config in probes["configs"]]
+    others = [config_hash(config) for config in companion_configs(SPACE, 4, 5, 0)]
+    assert companions.networks == others
+    assert len({*networks, *others}) == 9
+    assert [torch.equal(part.x, small.train.x) for part in trained] == [True]  # together, on S_train
     assert start is moved
     assert torch.equal(small.val.x, moved.x + 1)
     assert small.record["history"] == [{"step": 1}, {"step": 10}]
     assert small.record["full_trainings"] == 3 + 4
     assert probes["score"] == scores  # those of the probes, not of the trajectories
-    assert set(small.meta["candidates"]) == {"aligned", *map(config_hash, probes["configs"])}
-    make(task, {"probes": 4}, val_method="probes")
+    assert set(small.meta["candidates"]) == {"aligned", *networks, *others}
+    make(task, {"probes": 4, "companions": 0}, val_method="probes")
+    assert begun[1][3].networks == []
     assert torch.equal(begun[1][2].x, task.sample("val", 15, 0).x)  # without alignment: real images
 
 

@@ -12,12 +12,16 @@ from torch.nn import functional as F
 
 import hcdc.condensers._probing as probing
 from hcdc.condensers._probing import (
+    Companions,
     Probing,
     Slopes,
+    companion_configs,
     correlation,
     example_losses,
     fit_weights,
     learn_examples,
+    make_companions,
+    mean_loss,
     probe_configs,
     rank_targets,
     weigh_examples,
@@ -27,6 +31,7 @@ from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.ranks import spearman
 from hcdc.core.recipe import Recipe
+from hcdc.core.seeds import stream
 from hcdc.datasets import data
 from hcdc.spaces import Finite, NASBench201, PolynomialFilter, config_hash, halves
 from hcdc.tasks import ImageTask
@@ -42,24 +47,41 @@ def digits():
 
 
 @pytest.fixture(scope="module")
-def networks(digits):
-    """Five cells trained on 20 digits, two repeats each."""
+def fourteen(digits):
+    """Fourteen cells trained on 20 digits, two repeats each."""
     recipe = Recipe(steps=4, lr=0.05, optimizer="sgd", batch=10, seeds=2)
     train = digits.sample("train", 20, 0)
-    cells = SPACE.candidates()[:5]
+    cells = SPACE.candidates()[:14]
     return predictors(digits, SPACE, cells, train, recipe, seed=0, role="probe", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def networks(fourteen):
+    """Five of them: the probes."""
+    return fourteen[:5]
+
+
+@pytest.fixture(scope="module")
+def companions(digits, fourteen):
+    """The other nine, and minus their losses on all of T_val."""
+    with torch.no_grad():
+        scores = [
+            -float(torch.stack([digits.loss(outputs, digits.val) for outputs in predict(digits.val)]).mean())
+            for predict in fourteen[5:]
+        ]
+    return Companions(fourteen[5:], scores)
 
 
 def untrained(task, count=4, repeats=2):
     """Cells with random parameters in float64, as predictors."""
     cells = [task.network(SPACE, config) for config in SPACE.candidates()[:count]]
 
-    def make(net, repeat):
-        start = net.init(torch.Generator().manual_seed(repeat))
-        params = {name: p.double() for name, p in start.items()}
-        return lambda images: net.forward(params, None, images.x)
+    def make(net):
+        starts = [net.init(torch.Generator().manual_seed(repeat)) for repeat in range(repeats)]
+        params = [{name: p.double() for name, p in start.items()} for start in starts]
+        return lambda images: torch.stack([net.forward(one, None, images.x) for one in params])
 
-    return [[make(net, repeat) for repeat in range(repeats)] for net in cells]
+    return [make(net) for net in cells]
 
 
 # --- probes and targets -------------------------------------------------------------------------------------
@@ -86,6 +108,28 @@ def test_probes_of_an_infinite_space_are_fresh_draws():
     assert probe_configs(space, 5, 0) == probes
 
 
+def test_companions_are_other_candidates_than_the_probes():
+    """Of a finite space from the condensing half, after the probes, as many as are left."""
+    space = Finite("width", list(range(40)))
+    condensing, _ = halves(space, 3)
+    probes, beside = probe_configs(space, 6, 3), companion_configs(space, 6, 9, 3)
+    assert len({config_hash(config) for config in [*probes, *beside]}) == 15
+    assert all(config in condensing for config in beside)
+    assert companion_configs(space, 6, 9, 3) == beside
+    assert companion_configs(space, 6, 9, 4) != beside
+    assert companion_configs(space, 6, 5, 3) == beside[:5]
+    assert len(companion_configs(space, 6, 60, 3)) == 14
+    assert companion_configs(space, 20, 60, 3) == companion_configs(space, 6, 0, 3) == []
+
+
+def test_companions_of_an_infinite_space_are_fresh_draws():
+    space = PolynomialFilter(order=2, width=4)
+    probes, beside = probe_configs(space, 5, 0), companion_configs(space, 5, 7, 0)
+    assert len({config_hash(config) for config in [*probes, *beside]}) == 12
+    assert companion_configs(space, 5, 7, 0) == beside
+    assert companion_configs(space, 5, 7, 1) != beside
+
+
 def test_targets_are_standardised_ranks():
     target = rank_targets([0.3, 10.0, 0.3, -1.0]).numpy()
     ranks = np.array([2.5, 4.0, 2.5, 1.0])
@@ -110,6 +154,8 @@ def test_correlation_is_pearsons_of_minus_the_losses():
         ({"probe_lr": 0.0}, "'probe_lr' of method 'hcdc' must be more than 0"),
         ({"pool": 0}, "'pool' of method 'hcdc' must be at least 1"),
         ({"ridge": 0.0}, "'ridge' of method 'hcdc' must be more than 0"),
+        ({"companions": 3}, "'companions' of method 'hcdc' must be 0 or at least 4, got 3"),
+        ({"companions": -1}, "'companions' of method 'hcdc' must be 0 or at least 4, got -1"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings, words):
@@ -125,23 +171,23 @@ def double_set(task):
     return dataclasses.replace(small, x=small.x.double())
 
 
+def distance(nets, images, target):
+    """1 minus the correlation of minus the losses with the target."""
+    losses = [torch.stack([F.cross_entropy(one, images.y) for one in net(images)]).mean() for net in nets]
+    values = -torch.stack(losses)
+    centred = values - values.mean()
+    return 1 - (centred * target).sum() / (centred.norm() * target.norm())
+
+
 def test_slopes_are_autograd_through_all_networks():
     task = ImageTask(tiny_image_data(1, 4))
     nets, small = untrained(task), double_set(task)
     target = rank_targets([0.3, 0.9, 0.1, 0.6])
     slopes = Slopes(task, nets, small, torch.device("cpu"))
-    reached, found = slopes(target)
+    (reached,), found = slopes([target])
 
     def objective(x):
-        losses = [
-            torch.stack(
-                [F.cross_entropy(net(dataclasses.replace(small, x=x)), small.y) for net in repeats]
-            ).mean()
-            for repeats in nets
-        ]
-        values = -torch.stack(losses)
-        centred = values - values.mean()
-        return 1 - (centred * target).sum() / (centred.norm() * target.norm())
+        return distance(nets, dataclasses.replace(small, x=x), target)
 
     x = small.x.clone().requires_grad_()
     value = objective(x)
@@ -154,16 +200,65 @@ def test_slopes_are_autograd_through_all_networks():
         central = (objective(small.x + 1e-5 * direction) - objective(small.x - 1e-5 * direction)) / 2e-5
     assert float((found * direction).sum()) == pytest.approx(float(central), rel=1e-5)
     small.x.add_(0.1 * direction)  # the tensor is changed in place, as learning does
-    assert float(slopes(target)[0]) == pytest.approx(1 - float(objective(small.x)), abs=1e-9)
+    assert float(slopes([target])[0][0]) == pytest.approx(1 - float(objective(small.x)), abs=1e-9)
 
 
-def learn(task, networks, steps=20, start=None, progress=None, path=None, **settings):
+def test_slopes_of_groups_are_autograd_through_their_mean_distance():
+    """Three candidates, four and two, with targets of their own; groups count equally."""
+    task = ImageTask(tiny_image_data(1, 4))
+    nets, small = untrained(task, 9), double_set(task)
+    truths = [[0.3, 0.9, 0.1], [0.2, 0.4, 0.1, 0.8], [0.5, 0.6]]
+    targets = [rank_targets(truth) for truth in truths]
+    parts = [nets[:3], nets[3:7], nets[7:]]
+    slopes = Slopes(task, nets, small, torch.device("cpu"))
+    reached, found = slopes(targets)
+
+    def distances(x):
+        seen = dataclasses.replace(small, x=x)
+        return torch.stack([distance(part, seen, target) for part, target in zip(parts, targets)])
+
+    x = small.x.clone().requires_grad_()
+    each = distances(x)
+    torch.testing.assert_close(torch.stack(reached), 1 - each.detach(), rtol=0, atol=1e-9)
+    assert not any(r.requires_grad for r in reached)
+    (expected,) = torch.autograd.grad(each.mean(), x, retain_graph=True)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-10)
+    for k in range(2):  # no group alone; of two candidates the distance is 0 or 2, and its slope 0
+        (alone,) = torch.autograd.grad(each[k] / 3, x, retain_graph=True)
+        assert float((found - alone).abs().max()) > 1e-4
+    direction = torch.randn(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with torch.no_grad():
+        step = 1e-5 * direction
+        central = (distances(small.x + step).mean() - distances(small.x - step).mean()) / 2e-5
+    assert float((found * direction).sum()) == pytest.approx(float(central), rel=1e-5)
+    # the same launches with other groups of the same candidates
+    (only,), single = slopes([rank_targets(range(9))])
+    value = distance(nets, dataclasses.replace(small, x=x), rank_targets(range(9)))
+    assert float(only) == pytest.approx(1 - float(value.detach()), abs=1e-9)
+    torch.testing.assert_close(single, torch.autograd.grad(value, x)[0], rtol=1e-6, atol=1e-10)
+
+
+def test_a_mean_loss_is_over_repeats_with_the_weights_of_examples():
+    task = ImageTask(tiny_image_data(1, 4))
+    (net,), small = untrained(task, 1, repeats=3), double_set(task)
+    weight = torch.rand(len(small), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for data_with in (small, dataclasses.replace(small, weight=weight)):
+        outputs = net(data_with)
+        assert outputs.shape == (3, 6, 3)
+        share = torch.full_like(weight, 1 / 6) if data_with.weight is None else weight / weight.sum()
+        each = [(share * F.cross_entropy(one, small.y, reduction="none")).sum() for one in outputs]
+        assert float(torch.stack(each).std()) > 1e-3
+        torch.testing.assert_close(mean_loss(task, net, data_with), sum(each) / 3, rtol=1e-12, atol=1e-12)
+
+
+def learn(task, networks, steps=20, start=None, progress=None, path=None, companions=None, **settings):
     config = Probing(probe_steps=steps, **settings)
     phase = (progress or Progress()).phase("S_val from probes", steps)
     start = start or task.sample("val", 20, 0)
     return learn_examples(
-        task, networks, TRUTH, start, config, device="cpu", phase=phase, checkpoint=Checkpoint(path, "k")
-    )
+        task, networks, TRUTH, start, config, companions=companions, device="cpu", phase=phase,
+        checkpoint=Checkpoint(path, "k"),
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -171,26 +266,123 @@ def learned(digits, networks):
     return learn(digits, networks)
 
 
+def agreement(task, networks, scores, images):
+    """Correlation of minus the losses on images with the ranks of scores."""
+    with torch.no_grad():
+        losses = [
+            torch.stack([task.loss(outputs, images) for outputs in predict(images)]).mean()
+            for predict in networks
+        ]
+    return float(correlation(torch.stack(losses), rank_targets(scores).float()))
+
+
 def test_the_order_of_the_probes_is_learned(digits, networks, learned):
     start = digits.sample("val", 20, 0)
     small, history = learned
-    target = rank_targets(TRUTH).float()
 
     def reached(images):
-        with torch.no_grad():
-            losses = [
-                torch.stack([digits.loss(net(images), images) for net in repeats]).mean()
-                for repeats in networks
-            ]
-        return float(correlation(torch.stack(losses), target))
+        return agreement(digits, networks, TRUTH, images)
 
     assert reached(small) > reached(start) + 0.3
+    assert not any("companion_correlation" in entry for entry in history)
     assert [entry["step"] for entry in history] == [10, 20]
     assert history[1]["probe_correlation"] > history[0]["probe_correlation"]
     assert torch.equal(small.y, start.y)
     assert small.weight is None
     assert not small.x.requires_grad
     assert 0.001 < float((small.x - start.x).abs().mean()) < 0.21  # 20 steps of at most about .01
+
+
+@pytest.fixture(scope="module")
+def accompanied(digits, networks, companions):
+    return learn(digits, networks, companions=companions)
+
+
+def test_companions_keep_the_order_that_probes_alone_lose(digits, networks, companions, learned, accompanied):
+    start = digits.sample("val", 20, 0)
+    small, history = accompanied
+
+    def of_companions(images):
+        return agreement(digits, companions.networks, companions.scores, images)
+
+    def of_probes(images):
+        return agreement(digits, networks, TRUTH, images)
+
+    assert of_companions(small) > of_companions(learned[0]) + 0.3
+    assert of_companions(small) > of_companions(start) + 0.3
+    assert of_probes(small) > of_probes(start) + 0.3  # the probes are learned all the same
+    assert [entry["step"] for entry in history] == [10, 20]
+    assert history[1]["companion_correlation"] > history[0]["companion_correlation"]
+    assert history[1]["probe_correlation"] > history[0]["probe_correlation"]
+    assert not torch.equal(small.x, learned[0].x)
+    assert torch.equal(small.y, start.y)
+
+
+def test_what_is_said_of_companions_is_their_correlation(digits, networks, companions):
+    """At the first step S_val is where it started."""
+    start = digits.sample("val", 20, 0)
+    _, history = learn(digits, networks, steps=1, companions=companions)
+    expected = agreement(digits, companions.networks, companions.scores, start)
+    assert history == [
+        {
+            "step": 1,
+            "probe_correlation": pytest.approx(agreement(digits, networks, TRUTH, start), abs=1e-5),
+            "companion_correlation": pytest.approx(expected, abs=1e-5),
+        }
+    ]
+    assert len(networks) == 5  # the caller's list is not lengthened
+
+
+def test_companions_are_a_second_group_of_slopes(digits, networks, companions):
+    """A step of Adam from zero is the learning rate against the sign of the slope."""
+    start = digits.sample("val", 20, 0)
+    slopes = Slopes(digits, [*networks, *companions.networks], start, torch.device("cpu"))
+    _, gradient = slopes([rank_targets(TRUTH).float(), rank_targets(companions.scores).float()])
+    small, _ = learn(digits, networks, steps=1, companions=companions)
+    clear = gradient.abs() > 1e-5
+    assert float(clear.float().mean()) > 0.5
+    moved = (small.x - start.x)[clear]
+    torch.testing.assert_close(moved, -0.01 * gradient[clear].sign(), rtol=0.01, atol=1e-6)
+
+
+def test_companions_are_scored_by_their_loss_on_real_validation_examples(digits, fourteen, companions):
+    """On all of T_val where the pool allows it, else on the pool of weighted examples."""
+    found = make_companions(digits, fourteen[5:], 0, Probing())
+    assert list(found.networks) == list(companions.networks)
+    np.testing.assert_allclose(found.scores, companions.scores, rtol=1e-5)
+    few = make_companions(digits, fourteen[5:], 3, Probing(pool=30))
+    picked = torch.randperm(143, generator=stream(3, "pool"))[:30].sort().values
+    some = digits.chosen("val", picked)
+    with torch.no_grad():
+        expected = [
+            -float(np.mean([float(F.cross_entropy(one, some.y)) for one in predict(some)]))
+            for predict in fourteen[5:]
+        ]
+    np.testing.assert_allclose(few.scores, expected, rtol=1e-5)
+    assert make_companions(digits, fourteen[5:], 4, Probing(pool=30)).scores != few.scores
+
+
+def test_few_companions_or_equal_ones_are_none(digits, fourteen):
+    assert make_companions(digits, [], 0, Probing()) is None
+    assert make_companions(digits, fourteen[:3], 0, Probing()) is None
+    assert make_companions(digits, fourteen[:4], 0, Probing()) is not None
+    assert make_companions(digits, fourteen[:1] * 5, 0, Probing()) is None
+
+
+def test_companions_without_an_order_are_refused(digits, networks, companions):
+    with pytest.raises(InputError, match="there is no order to learn from them"):
+        learn(digits, networks, companions=dataclasses.replace(companions, scores=[0.5] * 9))
+
+
+def test_an_interrupted_run_with_companions_continues_to_the_same_bytes(
+    digits, networks, companions, accompanied, tmp_path
+):
+    path = tmp_path / "state"
+    with pytest.raises(KeyboardInterrupt):
+        learn(digits, networks, progress=Interrupting(1), path=path, companions=companions)
+    small, history = learn(digits, networks, path=path, companions=companions)
+    assert small.x.numpy().tobytes() == accompanied[0].x.numpy().tobytes()
+    assert history == accompanied[1]
 
 
 def test_where_it_starts_is_not_changed(digits, networks):
@@ -208,9 +400,9 @@ def test_an_interrupted_run_continues_to_the_same_bytes(digits, networks, learne
     seen = []
 
     class Counting(Slopes):
-        def __call__(self, target):
+        def __call__(self, targets):
             seen.append(1)
-            return super().__call__(target)
+            return super().__call__(targets)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(probing, "Slopes", Counting)
@@ -235,15 +427,21 @@ def test_losses_are_those_of_every_example(digits, networks):
     found = example_losses(digits, networks, images)
     assert found.shape == (5, 10)
     with torch.no_grad():
-        for row, repeats in zip(found, networks):
-            each = [-net(images).double().log_softmax(1)[torch.arange(10), images.y] for net in repeats]
+        for row, predict in zip(found, networks):
+            outputs = predict(images).double()
+            assert outputs.shape == (2, 10, 10)
+            each = [-one.log_softmax(1)[torch.arange(10), images.y] for one in outputs]
             np.testing.assert_allclose(row, torch.stack(each).mean(0).numpy(), rtol=1e-5)
 
 
-def system(losses, target, ridge):
+def centred(losses):
+    """Minus the losses, with columns of mean 0."""
+    return -(losses - losses.mean(0, keepdims=True))
+
+
+def system(a, target, ridge):
     """A, w_0 and the stacked least-squares problem of `fit_weights`, written out."""
-    n = losses.shape[1]
-    a = -(losses - losses.mean(0, keepdims=True))
+    n = a.shape[1]
     a = a / np.sqrt(np.mean([column @ column for column in a.T]))
     total = a @ np.ones(n)
     level = max((total @ target) / (total @ total), 1e-6)
@@ -257,8 +455,8 @@ def test_weights_are_those_of_non_negative_least_squares(m, n, ridge):
     rng = np.random.default_rng(m * n)
     losses = rng.normal(size=(m, n)) + 1.5 * rng.normal(size=(m, 1))
     target = rank_targets(-losses.mean(1) + rng.normal(size=m)).numpy()
-    weight = fit_weights(losses, target, ridge)
-    tall, right = system(losses, target, ridge)
+    weight = fit_weights(centred(losses), target, ridge)
+    tall, right = system(centred(losses), target, ridge)
     exact, _ = optimize.nnls(tall, right)
     bounded = optimize.lsq_linear(tall, right, (0, np.inf), tol=1e-13).x
     np.testing.assert_allclose(weight, exact, atol=1e-6)
@@ -267,12 +465,24 @@ def test_weights_are_those_of_non_negative_least_squares(m, n, ridge):
     assert weight.std() > 1e-3
 
 
+def test_rows_of_groups_are_taken_as_they_are():
+    """Each group is centred by itself beforehand: stacked rows of unequal means are not centred again."""
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(12, 30)) + 0.5 * rng.normal(size=(1, 30))
+    target = rank_targets(rows.mean(1) + 0.3 * rng.normal(size=12)).numpy()
+    weight = fit_weights(rows, target, 2.0, steps=2000)
+    exact, _ = optimize.nnls(*system(rows, target, 2.0))
+    np.testing.assert_allclose(weight, exact, atol=1e-6)
+    again, _ = optimize.nnls(*system(centred(-rows), target, 2.0))
+    assert np.abs(weight - again).max() > 1e-2
+
+
 def test_some_weights_are_zero_where_the_penalty_is_small():
     rng = np.random.default_rng(0)
     losses = rng.normal(size=(20, 60))
     target = rank_targets(rng.normal(size=20)).numpy()
-    weight = fit_weights(losses, target, 0.5, steps=3000)
-    exact, _ = optimize.nnls(*system(losses, target, 0.5))
+    weight = fit_weights(centred(losses), target, 0.5, steps=3000)
+    exact, _ = optimize.nnls(*system(centred(losses), target, 0.5))
     assert (exact == 0).sum() > 5
     np.testing.assert_allclose(weight, exact, atol=1e-5)
 
@@ -280,7 +490,7 @@ def test_some_weights_are_zero_where_the_penalty_is_small():
 def test_a_strong_penalty_holds_weights_equal():
     rng = np.random.default_rng(1)
     losses = rng.normal(size=(20, 8)) + rng.normal(size=(20, 1))
-    weight = fit_weights(losses, rank_targets(-losses.mean(1)).numpy(), 1e8)
+    weight = fit_weights(centred(losses), rank_targets(-losses.mean(1)).numpy(), 1e8)
     assert weight.std() / weight.mean() < 1e-4
 
 
@@ -294,7 +504,7 @@ def test_true_scores_are_recovered_on_candidates_never_seen_and_shuffled_ones_ar
     assert abs(spearman(skill[held], -losses[held].mean(1))) < 0.3
 
     def agreement(truth):
-        weight = fit_weights(losses[probes], rank_targets(truth).numpy(), 1.0)
+        weight = fit_weights(centred(losses[probes]), rank_targets(truth).numpy(), 1.0)
         return spearman(skill[held], -(losses[held] @ weight))
 
     assert agreement(skill[probes]) > 0.85
@@ -304,8 +514,8 @@ def test_true_scores_are_recovered_on_candidates_never_seen_and_shuffled_ones_ar
     assert agreement(-skill[probes]) < -0.85  # it learns what it is told
 
 
-def weigh(task, networks, truth=TRUTH, size=12, seed=0, **settings):
-    return weigh_examples(task, networks, truth, size, seed, Probing(**settings))
+def weigh(task, networks, truth=TRUTH, size=12, seed=0, companions=None, **settings):
+    return weigh_examples(task, networks, truth, size, seed, Probing(**settings), companions)
 
 
 def test_weighted_examples_are_real_ones_with_weights_of_mean_one(digits, networks):
@@ -338,11 +548,66 @@ def test_those_are_kept_whose_losses_fall_most_clearly(digits):
     """Predictors whose loss on an example falls with the score exactly where the label is 0."""
 
     def make(k):
-        return lambda images: F.one_hot(images.y, 10) * torch.where(images.y == 0, 0.3 * k, 0.5)[:, None]
+        def predict(images):
+            return (F.one_hot(images.y, 10) * torch.where(images.y == 0, 0.3 * k, 0.5)[:, None])[None]
 
-    small, _ = weigh(digits, [[make(k)] for k in range(5)], truth=range(5), size=10)
+        return predict
+
+    small, _ = weigh(digits, [make(k) for k in range(5)], truth=range(5), size=10)
     assert int((digits.val.y == 0).sum()) == 14
     assert small.y.tolist() == [0] * 10
+
+
+def by_label(labels, count=5):
+    """Predictors whose loss falls with their number on examples of these labels, and there alone."""
+
+    def make(k):
+        strength = torch.tensor([0.3 * k if label in labels else 0.5 for label in range(10)])
+        return lambda images: (F.one_hot(images.y, 10) * strength[images.y][:, None])[None]
+
+    return [make(k) for k in range(count)]
+
+
+def test_companions_have_a_say_in_which_are_kept(digits):
+    """Probes are clear on labels 0 and 1, companions on 1 and 2: label 1 alone is clear on both."""
+    networks, beside = by_label((0, 1)), Companions(by_label((1, 2)), range(5))
+    assert int((digits.val.y == 1).sum()) >= 10
+    small, _ = weigh(digits, networks, truth=range(5), size=10, companions=beside)
+    assert small.y.tolist() == [1] * 10
+    alone, _ = weigh(digits, networks, truth=range(5), size=24)
+    assert set(alone.y.tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize("ridge", [10.0, 1.0])
+@pytest.mark.parametrize("count", [9, 4])
+def test_weights_with_companions_are_those_of_the_stacked_rows(count, ridge, digits, networks, companions):
+    """Non-negative least squares on both groups, each centred by itself and with the same sum of squares."""
+    some = Companions(companions.networks[:count], companions.scores[:count])
+    small, history = weigh(digits, networks, companions=some, ridge=ridge)
+    rows, targets = [], []
+    for members, scores in ((networks, TRUTH), (some.networks, some.scores)):
+        share = np.sqrt(5 / len(members))
+        rows.append(share * centred(example_losses(digits, members, small)))
+        targets.append(share * rank_targets(scores).numpy())
+        assert float(targets[-1] @ targets[-1]) == pytest.approx(5)
+    exact, _ = optimize.nnls(*system(np.concatenate(rows), np.concatenate(targets), ridge))
+    weight = small.weight.double().numpy()
+    np.testing.assert_allclose(weight, exact / exact.mean(), atol=1e-4)
+    assert weight.std() > 0.01
+    reached = spearman(np.array(TRUTH), rows[0] @ weight)
+    assert history[0]["probe_correlation"] == pytest.approx(reached)
+    assert history[0]["nonzero"] == int((weight > 0).sum())
+    alone, _ = optimize.nnls(*system(rows[0], targets[0], ridge))
+    assert np.abs(weight - alone / alone.mean()).max() > 0.01  # companions matter
+
+
+def test_companions_count_as_much_as_the_probes_however_many_they_are(digits, networks, companions):
+    """Each companion four times over: the same examples with the same weights."""
+    once, _ = weigh(digits, networks, companions=companions)
+    often = Companions([*companions.networks] * 4, [*companions.scores] * 4)
+    again, _ = weigh(digits, networks, companions=often)
+    assert torch.equal(again.x, once.x)
+    torch.testing.assert_close(again.weight, once.weight, rtol=1e-4, atol=1e-4)
 
 
 def test_a_pool_limits_what_is_looked_at(digits, networks):
@@ -356,7 +621,7 @@ def test_where_no_weights_can_help_it_says_so(digits):
     """Losses that rise with the score on every example."""
 
     def make(k):
-        return lambda images: -0.3 * k * F.one_hot(images.y, 10).float()
+        return lambda images: -0.3 * k * F.one_hot(images.y, 10).float()[None]
 
     with pytest.raises(NumericalError, match="losses rise with their full-data scores, so no weights rank"):
-        weigh(digits, [[make(k)] for k in range(5)], truth=range(5))
+        weigh(digits, [make(k) for k in range(5)], truth=range(5))

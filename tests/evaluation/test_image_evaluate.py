@@ -12,6 +12,7 @@ from torch import nn
 import hcdc.condensers._condense as condensing
 import hcdc.evaluation._evaluate as evaluating
 from hcdc.condensers import condense
+from hcdc.condensers._probing import companion_configs
 from hcdc.core.errors import InputError
 from hcdc.core.recipe import Recipe
 from hcdc.datasets import CondensedDataset, data
@@ -23,7 +24,7 @@ from hcdc.tasks import ImageTask
 from hcdc.training import predictors
 
 SPACE = NASBench201(channels=2)
-PROBING = {"probes": 6, "probe_steps": 3}
+PROBING = {"probes": 6, "probe_steps": 3, "companions": 4}
 ALIGNING = {"trajectories": 1, "holdout": 2, "steps": 1, "check": 1, "batch": 1, "nodes": 3, "iterations": 1}
 SHARED = ["random-val", "random-val-loss", "real-val"]
 
@@ -133,11 +134,21 @@ def test_what_made_the_copy_does_not_judge_it(copied):
         probes = {config_hash(config) for config in small.meta["probes"]["configs"]}
         assert len(probes) == 6
         assert probes <= used
-        assert (len(used) == 6) == (method in ("probes", "weighted"))
+        companions = {config_hash(config) for config in companion_configs(SPACE, 6, 4, 0)}
+        assert len(companions) == 4
+        assert companions <= used - probes
+        assert (used == probes | companions) == (method in ("probes", "weighted"))
         assert asked == [(config_hash(c), "val", 200) for c in small.meta["probes"]["configs"]]  # never test
     assert judged["dropped"] == 0
     assert judged["candidates"] == 6
     assert not used & {config_hash(config) for config in judged["configs"]}
+
+
+def test_companions_are_ranked_beside_the_probes(copied):
+    method, _, small, _, _, _ = copied
+    last = small.record["history"][-1]
+    assert ("probe_correlation" in last) == (method != "aligned")
+    assert ("companion_correlation" in last) == (method in ("probes", "both"))
 
 
 def test_results_come_from_the_table(copied):
@@ -189,10 +200,11 @@ def test_the_ranking_is_that_of_networks_trained_on_the_copy(copied):
         task, SPACE, judged["configs"], small.train, recipe, seed=0, role="judge", device="cpu"
     )
     weight = torch.ones(len(small.val)) if small.val.weight is None else small.val.weight
-    for repeats, found in zip(networks, judged["proxy"]):
-        losses = [
-            nn.functional.cross_entropy(net(small.val), small.val.y, reduction="none") for net in repeats
-        ]
+    assert len(networks) == len(judged["proxy"])
+    for predict, found in zip(networks, judged["proxy"]):
+        outputs = predict(small.val)
+        assert len(outputs) == recipe.seeds == 2
+        losses = [nn.functional.cross_entropy(one, small.val.y, reduction="none") for one in outputs]
         expected = -torch.stack([(each * weight).sum() / weight.sum() for each in losses]).mean()
         assert found == pytest.approx(float(expected), rel=1e-5)
 
@@ -289,6 +301,8 @@ def module(config):
 def test_a_users_own_modules_are_condensed_for_and_judged(digits):
     task, space = ImageTask(digits.data, module), Finite("width", list(range(1, 13)))
     small = condense(task, space, "hcdc", train_size=20, val_method="probes", options=PROBING)
+    assert len(small.meta["candidates"]) == 6  # the probes are the whole half: no companion is left
+    assert "companion_correlation" not in small.record["history"][-1]
     assert small.meta["task"]["model"] == f"{__name__}:module"
     judged = evaluate(small, candidates=6, task=task)
     assert judged["candidates"] == 6

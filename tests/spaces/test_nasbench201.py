@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import csv
 import gzip
@@ -19,7 +20,17 @@ from torch.nn import functional as F
 
 from hcdc.core.errors import InputError
 from hcdc.hypergrad import exact, hypergradient, response_hypergradient, unrolled_response
-from hcdc.spaces._cells import EDGES, OPERATIONS, CellNetwork, batch_norm, gumbel_noise, gumbel_one_hot
+from hcdc.spaces import _cells
+from hcdc.spaces._cells import (
+    EDGES,
+    OPERATIONS,
+    CellNetwork,
+    batch_norm,
+    convolve,
+    gumbel_noise,
+    gumbel_one_hot,
+    pool_3x3,
+)
 from hcdc.spaces._nasbench201 import (
     COLUMNS,
     NASBench201,
@@ -343,6 +354,258 @@ def test_a_network_is_its_numbers_and_nothing_else():
     net.forward(params, torch.empty(0), b)
     assert torch.equal(net.forward(params, torch.empty(0), a), first)
     assert all(torch.equal(params[name], kept[name]) for name in kept)
+
+
+# --- lanes and the forms for CUDA ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def as_cuda(monkeypatch):
+    """Within it every tensor says that it is on CUDA, and the forms for CUDA are computed here."""
+
+    @contextlib.contextmanager
+    def made():
+        with monkeypatch.context() as patch:
+            patch.setattr(Tensor, "is_cuda", True)
+            yield
+
+    return made
+
+
+@pytest.fixture
+def forms(monkeypatch):
+    """What networks call: convolutions (kernel, stride, groups), torch's pools and pools by matrix."""
+    seen: dict[str, list] = {"conv": [], "avg_pool": [], "matrix": []}
+    matrix = _cells._pool_matrix
+
+    class Counting:
+        def __getattr__(self, name):
+            return getattr(F, name)
+
+        def conv2d(self, x, weight, **options):
+            seen["conv"].append((weight.shape[-1], options.get("stride", 1), options["groups"]))
+            return F.conv2d(x, weight, **options)
+
+        def avg_pool2d(self, x, size, **options):
+            seen["avg_pool"].append(size)
+            return F.avg_pool2d(x, size, **options)
+
+    def counting(height, width, *where):
+        seen["matrix"].append((height, width))
+        return matrix(height, width, *where)
+
+    monkeypatch.setattr(_cells, "F", Counting())
+    monkeypatch.setattr(_cells, "_pool_matrix", counting)
+    return seen
+
+
+def stacked(params: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Parameters of lanes, one after the other along the first dimension."""
+    return {name: torch.cat([lane[name] for lane in params]) for name in params[0]}
+
+
+def lanes_by_hand(net, params, lam, images, weights):
+    """Outputs of each lane alone, and gradients of their weighted sum in parameters, lambda and images."""
+    params = [{n: p.clone().requires_grad_() for n, p in lane.items()} for lane in params]
+    lam, images = lam.clone().requires_grad_(), [x.clone().requires_grad_() for x in images]
+    outputs = [net.forward(lane, lam, x) for lane, x in zip(params, images)]
+    total = sum((w * out.sin()).sum() for w, out in zip(weights, outputs))
+    leaves = [p for lane in params for p in lane.values()]
+    found = torch.autograd.grad(total, [*leaves, *images, lam], allow_unused=True, materialize_grads=True)
+    by_lane = [dict(zip(lane, found[k * len(lane) :])) for k, lane in enumerate(params)]
+    return torch.stack(outputs).detach(), stacked(by_lane), torch.stack(found[len(leaves) : -1]), found[-1]
+
+
+LANES = [
+    # cell, cells a stage, inputs, size
+    (CELL, 1, 1, (8, 8)),
+    (CELL, 2, 3, (5, 7)),
+    (cell_string((2, 0, 3, 4, 1, 2)), 1, 3, (8, 6)),
+    (cell_string((3, 0, 0, 1, 0, 0)), 1, 2, (9, 4)),  # a convolution that leads nowhere
+    (cell_string((0,) * 6), 1, 1, (4, 4)),
+    (None, 1, 1, (8, 8)),
+]
+
+
+@pytest.mark.parametrize("cuda", [False, True], ids=["plain", "forms for CUDA"])
+@pytest.mark.parametrize("own", [False, True], ids=["shared images", "own images"])
+@pytest.mark.parametrize(
+    ("cell", "cells", "inputs", "size"), LANES, ids=["cell", "deep", "colour", "dead edge", "none", "relaxed"]
+)
+@pytest.mark.parametrize("count", [2, 3])
+def test_lanes_are_networks_side_by_side(count, cell, cells, inputs, size, own, cuda, as_cuda):
+    """Outputs and all gradients are those of each network alone."""
+    space = NASBench201(cells=cells, channels=2)
+    net = space.network(inputs, 3, None if cell is None else {"cell": cell})
+    generator = torch.Generator().manual_seed(7)
+    params = [doubled(net, seed) for seed in range(count)]
+    lam = mixture(0) if cell is None else torch.zeros(0, dtype=F64)
+    images = torch.randn(count if own else 1, 5, inputs, *size, dtype=F64, generator=generator)
+    weights = torch.randn(count, 5, 3, dtype=F64, generator=generator)
+    expected, of_params, of_images, of_lam = lanes_by_hand(
+        net, params, lam, images.expand(count, *images.shape[1:]), weights
+    )
+    if cell != LANES[4][0]:
+        assert float((expected[0] - expected[1]).abs().max()) > 0.1
+
+    many = replace(net, lanes=count)
+    assert many.shapes() == net.shapes()  # those of one lane
+    theta = {n: p.requires_grad_() for n, p in stacked(params).items()}
+    x = images.transpose(0, 1).flatten(1, 2).contiguous(memory_format=torch.channels_last).requires_grad_()
+    lam = lam.clone().requires_grad_()
+    with as_cuda() if cuda else contextlib.nullcontext():
+        found = many.forward(theta, lam, x)
+    assert found.shape == (count, 5, 3)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    total = (weights * found.sin()).sum()
+    slopes = torch.autograd.grad(total, [*theta.values(), x, lam], allow_unused=True, materialize_grads=True)
+    for name, slope in zip(theta, slopes):
+        torch.testing.assert_close(slope, of_params[name], rtol=1e-8, atol=1e-9)
+    by_lane = of_images if own else of_images.sum(0, keepdim=True)
+    assert cell == LANES[4][0] or float(by_lane.abs().max()) > 1e-3
+    torch.testing.assert_close(slopes[-2], by_lane.transpose(0, 1).flatten(1, 2), rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(slopes[-1], of_lam, rtol=1e-8, atol=1e-9)
+
+
+def test_fused_lanes_are_the_same():
+    net = TINY.network(1, 3, {"cell": CELL})
+    params = stacked([doubled(net, seed) for seed in range(2)])
+    plain, fused = (replace(net, lanes=2, fused=f) for f in (False, True))
+    torch.testing.assert_close(fused.forward(params, None, IMAGES), plain.forward(params, None, IMAGES))
+
+
+def test_one_lane_does_not_see_another():
+    """Other parameters and other images of lane 1 change nothing in lane 0."""
+    net = replace(TINY.network(1, 3, {"cell": CELL}), lanes=2)
+    one, two, three = (doubled(net, seed) for seed in range(3))
+    images = IMAGES.repeat(1, 2, 1, 1)
+    other = torch.cat([IMAGES, 10 * IMAGES.flip(0)], 1)
+    first = net.forward(stacked([one, two]), None, images)
+    second = net.forward(stacked([one, three]), None, other)
+    torch.testing.assert_close(second[0], first[0], rtol=1e-12, atol=1e-12)
+    assert float((second[1] - first[1]).abs().max()) > 0.1
+
+
+def test_lanes_start_as_single_networks_and_wrong_images_are_refused():
+    net = NASBench201(channels=2).network(2, 3, {"cell": CELL})
+    many = replace(net, lanes=3)
+    single, start = (n.init(torch.Generator().manual_seed(0)) for n in (net, many))
+    assert all(torch.equal(single[name], start[name]) for name in single)
+    params = stacked([start] * 3)
+    for channels in (2, 6):
+        assert many.forward(params, None, torch.rand(4, channels, 8, 8)).shape == (3, 4, 3)
+    for channels in (1, 3, 4, 12):
+        with pytest.raises(InputError, match=rf"shape \(4, {channels}, 8, 8\); this network needs \[n, 2"):
+            many.forward(params, None, torch.rand(4, channels, 8, 8))
+
+
+@pytest.mark.parametrize("size", [(32, 32), (16, 16), (8, 8), (5, 7), (7, 5), (1, 1), (1, 3), (2, 2)])
+def test_a_pool_as_a_matrix_is_torchs_pool(size, as_cuda, forms):
+    generator = torch.Generator().manual_seed(sum(size))
+    x = torch.randn(3, 4, *size, dtype=F64, generator=generator)
+    weights = torch.randn(3, 4, *size, dtype=F64, generator=generator)
+    expected = nn.AvgPool2d(3, 1, 1, count_include_pad=False)(x)
+    matrix = _cells._pool_matrix(*size, x.device, F64)
+    pixels = size[0] * size[1]
+    assert matrix.shape == (pixels, pixels)
+    assert matrix.dtype == F64
+    torch.testing.assert_close(x.flatten(2) @ matrix.T, expected.flatten(2), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(matrix.sum(1), torch.ones(pixels, dtype=F64))
+    forms["matrix"].clear()
+    for at in (x, x.contiguous(memory_format=torch.channels_last)):
+        slopes = []
+        for cuda in (False, True):
+            leaf = at.clone().requires_grad_()
+            with as_cuda() if cuda else contextlib.nullcontext():
+                found = pool_3x3(leaf)
+            torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+            slopes.append(torch.autograd.grad((weights * found.sin()).sum(), leaf)[0])
+        torch.testing.assert_close(*slopes, rtol=1e-11, atol=1e-12)
+    assert forms["avg_pool"] == [3, 3]
+    assert forms["matrix"] == [size, size]  # on CUDA alone
+
+
+def test_large_images_are_pooled_by_torch(as_cuda, forms):
+    x = torch.randn(2, 3, 33, 32, dtype=F64, generator=torch.Generator().manual_seed(0))
+    expected = nn.AvgPool2d(3, 1, 1, count_include_pad=False)(x)
+    with as_cuda():
+        assert torch.equal(pool_3x3(x), expected)
+    assert forms["matrix"] == []
+    assert forms["avg_pool"] == [3]
+
+
+def test_a_pools_matrix_has_the_type_of_the_images(as_cuda):
+    """One matrix is kept a size, device and type."""
+    for dtype in (torch.float32, F64, torch.bfloat16, torch.float32):
+        with as_cuda():
+            assert pool_3x3(torch.rand(2, 3, 6, 5, dtype=dtype)).dtype == dtype
+
+
+@pytest.mark.parametrize("size", [(8, 8), (7, 7), (5, 8), (6, 9), (1, 1), (2, 1)])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize("groups", [1, 2, 3])
+def test_convolutions_for_cuda_are_the_plain_ones(groups, kernel, stride, size, as_cuda, forms):
+    """1 x 1 as 3 x 3 with zeros around it, stride 2 as every second pixel of stride 1; only with groups."""
+    generator = torch.Generator().manual_seed(kernel + stride)
+    x = torch.randn(3, 2 * groups, *size, dtype=F64, generator=generator)
+    weight = torch.randn(4 * groups, 2, kernel, kernel, dtype=F64, generator=generator)
+    layer = nn.Conv2d(2 * groups, 4 * groups, kernel, stride, kernel // 2, groups=groups, bias=False).double()
+    with torch.no_grad():
+        layer.weight.copy_(weight)
+    expected = layer(x).detach()
+    assert expected.shape[-2:] == tuple(-(-side // stride) for side in size)  # rounded up
+    upstream = torch.randn(expected.shape, dtype=F64, generator=generator)
+    slopes = []
+    for cuda in (False, True):
+        leaves = [x.clone().requires_grad_(), weight.clone().requires_grad_()]
+        with as_cuda() if cuda else contextlib.nullcontext():
+            found = convolve(*leaves, stride, groups)
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+        slopes.append(torch.autograd.grad((upstream * found).sum(), leaves))
+    torch.testing.assert_close(*slopes, rtol=1e-11, atol=1e-11)
+    assert forms["conv"] == [(kernel, stride, groups), (3, 1, groups) if groups > 1 else (kernel, stride, 1)]
+
+
+def test_lanes_on_cuda_take_kernels_of_3x3_at_stride_1_alone(as_cuda, forms):
+    """As many convolutions as one network has; the stem of shared images has no groups."""
+    net = TINY.network(1, 3, {"cell": cell_string((2, 3, 4, 2, 1, 4))})
+    net.forward(doubled(net), None, IMAGES)
+    single = len(forms["conv"])
+    assert {kernel for kernel, _, _ in forms["conv"]} == {1, 3}
+    assert {stride for _, stride, _ in forms["conv"]} == {1, 2}
+    assert len(forms["matrix"]) == 0
+    forms["conv"].clear()
+    params = stacked([doubled(net, seed) for seed in range(2)])
+    with as_cuda():
+        replace(net, lanes=2).forward(params, None, IMAGES)
+        assert forms["conv"] == [(3, 1, 1), *[(3, 1, 2)] * (single - 1)]
+        forms["conv"].clear()
+        replace(net, lanes=2).forward(params, None, IMAGES.repeat(1, 2, 1, 1))
+        assert forms["conv"] == [(3, 1, 2)] * single
+    assert set(forms["matrix"]) == {(8, 8), (4, 4), (2, 2)}
+
+
+def test_hypergradients_have_the_same_derivatives_by_the_forms_for_cuda(as_cuda):
+    """Forward over reverse, its slope in the images and a batch: what alignment does."""
+    params, lam = doubled(TINY.network(1, 3)), mixture(0)
+    generator = torch.Generator().manual_seed(1)
+    to_lam = torch.randn(30, dtype=F64, generator=generator)
+    to_params = {n: torch.randn(v.shape, dtype=F64, generator=generator) for n, v in params.items()}
+
+    def derivatives():
+        def slope(x):
+            return jvp(lambda p, l: relaxed_loss(p, l, x), (params, lam), (to_params, to_lam))[1]
+
+        mixed = jvp(lambda at: grad(relaxed_loss)(params, at), (lam,), (to_lam,))[1]
+        lams = torch.stack([lam, mixture(1)])
+        return grad(slope)(IMAGES), mixed, vmap(lambda l: grad(relaxed_loss, argnums=1)(params, l))(lams)
+
+    expected = derivatives()
+    _cells._pool_matrix.cache_clear()  # made anew inside the transforms
+    with as_cuda():
+        torch.testing.assert_close(derivatives(), expected, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(derivatives(), expected, rtol=1e-9, atol=1e-11)
 
 
 # --- relaxation ---------------------------------------------------------------------------------------------

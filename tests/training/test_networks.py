@@ -18,9 +18,9 @@ from hcdc.spaces._convnet import ConvNet
 from hcdc.spaces._nasbench201 import cell_string
 from hcdc.tasks import ImageTask
 from hcdc.tasks._image import ModuleNetwork
-from hcdc.training import train_networks
+from hcdc.training import _networks, train_networks
 from hcdc.training._augment import draw_flip_crop, flip_crop
-from hcdc.training._networks import Layout, batches, learning_rates
+from hcdc.training._networks import Layout, batches, forward, learning_rates, side_by_side
 
 SPACE = NASBench201(channels=2)
 CELL = "|nor_conv_3x3~0|+|nor_conv_1x1~0|avg_pool_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_1x1~2|"
@@ -64,7 +64,7 @@ def threads():
     torch.set_num_threads(before)
 
 
-def kept(network, k, repeat, params):
+def kept(network, k, repeats, params):
     return {name: p.detach().clone() for name, p in params.items()}
 
 
@@ -72,12 +72,27 @@ def run(networks, trains, recipe=RECIPE, seed=0, after=kept, **options):
     return train_networks(networks, trains, recipe, after, seed=seed, role="test", device="cpu", **options)
 
 
+@pytest.fixture
+def lanes(monkeypatch):
+    """Set how many repeats of a network train as one, whatever the device."""
+    return lambda count: monkeypatch.setattr(_networks._Runs, "lanes", lambda run, network: count)
+
+
+def of_lanes(params, count):
+    """The parameters of each of ``count`` lanes, taken apart."""
+    parts = {name: p.unflatten(0, (count, -1)) for name, p in params.items()}
+    return [{name: p[lane] for name, p in parts.items()} for lane in range(count)]
+
+
 def same(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-def plain_loop(network, train, recipe, seed=0, repeat=0):
-    """torch.optim.SGD and its cosine in float64, weight decay in the loss, gradients clipped."""
+def plain_loop(network, train, recipe, seed=0, repeat=0, norms=None):
+    """torch.optim.SGD and its cosine in float64, weight decay in the loss, gradients clipped.
+
+    Norms of gradients before the clip are appended to ``norms``.
+    """
     start = network.init(stream(seed, "test", repeat))
     leaves = {name: p.double().requires_grad_() for name, p in start.items()}
     optimiser = torch.optim.SGD(leaves.values(), lr=recipe.lr, momentum=0.9)
@@ -96,18 +111,23 @@ def plain_loop(network, train, recipe, seed=0, repeat=0):
         optimiser.zero_grad()
         (loss + recipe.weight_decay / 2 * decay).backward()
         if recipe.clip:
-            nn.utils.clip_grad_norm_(leaves.values(), recipe.clip)
+            norm = nn.utils.clip_grad_norm_(leaves.values(), recipe.clip)
+            if norms is not None:
+                norms.append(float(norm))
         optimiser.step()
         schedule.step()
     return {name: p.detach() for name, p in leaves.items()}
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize(
+RECIPES = pytest.mark.parametrize(
     "changes",
     [{}, {"clip": 0.0, "weight_decay": 0.0}, {"batch": 0, "lr_end": 0.0}, {"augment": "flip-crop"}],
     ids=["all", "no clip, no decay", "full batch", "augmented"],
 )
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@RECIPES
 def test_a_training_is_that_of_torch_sgd(name, changes, train):
     network, recipe = NETWORKS[name], dataclasses.replace(RECIPE, **changes)
     found = run([network], [train], recipe)[0][0][0]
@@ -128,12 +148,13 @@ def test_every_network_training_set_and_repeat(train, task):
     networks, recipe = [NETWORKS["cell"], NETWORKS["convnet"]], dataclasses.replace(RECIPE, seeds=2)
     calls = []
 
-    def after(network, k, repeat, params):
-        calls.append((network, k, repeat))
-        return kept(network, k, repeat, params)
+    def after(network, k, repeats, params):
+        calls.append((network, k, repeats))
+        return kept(network, k, repeats, params)
 
     found = run(networks, [train, other], recipe, after=after)
-    assert sorted(calls) == [(n, k, r) for n in range(2) for k in range(2) for r in range(2)]
+    once = [range(r, r + 1) for r in range(2)]
+    assert sorted(calls, key=str) == [(n, k, r) for n in range(2) for k in range(2) for r in once]
     assert [[len(repeats) for repeats in sets] for sets in found] == [[2, 2], [2, 2]]
     for n, network in enumerate(networks):
         for k, part in enumerate((train, other)):
@@ -191,21 +212,44 @@ def test_networks_meet_the_same_draws(train):
     assert not torch.equal(one[0]["stem.weight"], elsewhere["stem.weight"])
 
 
-def test_weights_that_no_path_uses_only_decay(train):
+@pytest.mark.parametrize("count", [1, 2])
+def test_weights_that_no_path_uses_only_decay(count, train, lanes):
+    lanes(count)
     dead = cell_string((CONV_3X3, NONE, NONE, SKIP, NONE, NONE))
     network = dataclasses.replace(SPACE.network(1, 10, {"cell": dead}), fused=True)
-    recipe = dataclasses.replace(RECIPE, clip=0.0, weight_decay=0.1)
-    found = run([network], [train], recipe)[0][0][0]
-    start = network.init(stream(0, "test", 0))
+    recipe = dataclasses.replace(RECIPE, clip=0.0, weight_decay=0.1, seeds=count)
+    found = of_lanes(run([network], [train], recipe)[0][0][0], count)
     factor, momentum = 1.0, 0.0
     for rate in learning_rates(recipe).tolist():
         momentum = 0.9 * momentum + recipe.weight_decay * factor
         factor -= rate * momentum
     assert 0.5 < factor < 0.999
-    unused = [key for key in start if key.startswith("cells.")]
-    assert len(unused) == 9
-    for key in unused:
-        torch.testing.assert_close(found[key], factor * start[key], rtol=1e-5, atol=1e-7)
+    for repeat, params in enumerate(found):
+        start = network.init(stream(0, "test", repeat))
+        unused = [key for key in start if key.startswith("cells.")]
+        assert len(unused) == 9
+        for key in unused:
+            torch.testing.assert_close(params[key], factor * start[key], rtol=1e-5, atol=1e-7)
+
+
+def test_a_parameter_that_is_one_number_is_trained(train):
+    """Of a user's own module; a temperature, say."""
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.factor = nn.Linear(64, 10), nn.Parameter(torch.tensor(2.0))
+
+        def forward(self, x):
+            return self.factor * self.linear(x.flatten(1))
+
+    network = ModuleNetwork(lambda config: Scaled(), {})
+    found = run([network], [train])[0][0][0]
+    expected = plain_loop(network, train, RECIPE)
+    assert found["factor"].shape == ()
+    assert float((found["factor"] - 2).abs()) > 1e-3
+    for key, p in found.items():
+        torch.testing.assert_close(p.double(), expected[key], rtol=1e-4, atol=2e-5)
 
 
 def test_stored_pixels_are_normalised_step_by_step(task):
@@ -244,6 +288,161 @@ def test_what_cannot_be_trained_is_refused(train):
         run([network], [dataclasses.replace(train, weight=torch.ones(20))])
 
 
+# --- lanes ---------------------------------------
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@RECIPES
+def test_lanes_are_trainings_of_their_own(count, changes, train, lanes):
+    """Four repeats, two at a time or all at once: each is the plain loop of it, and the single one."""
+    network, recipe = NETWORKS["cell"], dataclasses.replace(RECIPE, seeds=4, **changes)
+    single = run([network], [train], recipe)[0][0]
+    lanes(count)
+    groups = run([network], [train], recipe)[0][0]
+    assert len(single) == 4
+    assert len(groups) == 4 // count
+    together = [params for group in groups for params in of_lanes(group, count)]
+    for repeat, (found, alone) in enumerate(zip(together, single)):
+        expected = plain_loop(network, train, recipe, repeat=repeat)
+        start = network.init(stream(0, "test", repeat))
+        assert found.keys() == expected.keys()
+        moved = 0.0
+        for key, p in found.items():
+            assert p.shape == start[key].shape
+            torch.testing.assert_close(p.double(), expected[key], rtol=1e-4, atol=2e-5)
+            torch.testing.assert_close(p, alone[key], rtol=1e-4, atol=2e-5)
+            moved = max(moved, float((p - start[key]).abs().max()))
+        assert moved > 0.01
+    assert not torch.allclose(together[0]["stem.weight"], together[1]["stem.weight"], atol=1e-2)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_lane_with_large_gradients_does_not_clip_another(count, train, lanes, monkeypatch):
+    """Repeat 1 starts with a huge classifier; the limit lies between its gradients and all others."""
+    network = NETWORKS["cell"]
+    usual, loud = type(network).init, stream(0, "test", 1).initial_seed()
+
+    def init(self, generator):
+        params = usual(self, generator)
+        if generator.initial_seed() == loud:
+            params["linear.weight"] = 10 * params["linear.weight"]
+        return params
+
+    monkeypatch.setattr(type(network), "init", init)
+    recipe = dataclasses.replace(RECIPE, clip=10.0, lr=0.01, seeds=count)
+    lanes(count)
+    found = of_lanes(run([network], [train], recipe)[0][0][0], count)
+    for repeat, params in enumerate(found):
+        norms = []
+        expected = plain_loop(network, train, recipe, repeat=repeat, norms=norms)
+        assert len(norms) == recipe.steps
+        if repeat == 1:
+            assert min(norms) > 2 * recipe.clip
+        else:
+            assert max(norms) < 0.75 * recipe.clip
+        for key, p in params.items():
+            torch.testing.assert_close(p.double(), expected[key], rtol=1e-4, atol=2e-5)
+
+
+def test_lanes_of_every_network_training_set_and_repeat(train, task, lanes):
+    """One call a network, training set and group of repeats; the others' results are not disturbed."""
+    lanes(2)
+    other = task.sample("train", 20, 1)
+    networks = [NETWORKS["cell"], dataclasses.replace(SPACE.network(1, 10, {"cell": OTHER}), fused=True)]
+    recipe = dataclasses.replace(RECIPE, steps=3, seeds=4)
+    calls = []
+
+    def after(network, k, repeats, params):
+        calls.append((network, k, repeats))
+        return kept(network, k, repeats, params)
+
+    found = run(networks, [train, other], recipe, after=after)
+    groups = [range(0, 2), range(2, 4)]
+    assert sorted(calls, key=str) == [(n, k, r) for n in range(2) for k in range(2) for r in groups]
+    assert [[len(calls) for calls in sets] for sets in found] == [[2, 2], [2, 2]]
+    for n, network in enumerate(networks):
+        for k, part in enumerate((train, other)):
+            for group, repeats in enumerate(groups):
+                for repeat, params in zip(repeats, of_lanes(found[n][k][group], 2)):
+                    expected = plain_loop(network, part, recipe, repeat=repeat)
+                    for key, p in params.items():
+                        torch.testing.assert_close(p.double(), expected[key], rtol=1e-4, atol=2e-5)
+
+
+def test_stored_pixels_of_lanes_are_normalised(task, lanes):
+    lanes(2)
+    stored = Images(task.train.x[:20], task.train.y[:20])
+    recipe = dataclasses.replace(RECIPE, seeds=2, augment="flip-crop")
+    found = of_lanes(run([NETWORKS["cell"]], [stored], recipe, inputs=task.inputs)[0][0][0], 2)
+    ready = Images(task.inputs(stored.x), stored.y)
+    for repeat, params in enumerate(found):
+        expected = plain_loop(NETWORKS["cell"], ready, recipe, repeat=repeat)
+        for key, p in params.items():
+            torch.testing.assert_close(p.double(), expected[key], rtol=1e-4, atol=2e-5)
+
+
+USUAL_LANES = _networks._Runs.lanes
+
+
+def lanes_on_cuda(run, network):
+    """What `_Runs.lanes` would say on CUDA."""
+    return USUAL_LANES(dataclasses.replace(run, device=torch.device("cuda")), network)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "count"), [(1, 1), (2, 2), (6, 6), (7, 7), (8, 8), (9, 3), (10, 5), (11, 1), (12, 6), (16, 8)]
+)
+def test_lanes_are_the_largest_divisor_of_the_repeats_within_the_limit(seeds, count, train):
+    recipe = dataclasses.replace(RECIPE, seeds=seeds)
+    here = _networks._Runs([train], recipe, kept, 0, "test", torch.device("cpu"), lambda x: x)
+    assert _networks.LANES == 8
+    assert lanes_on_cuda(here, NETWORKS["cell"]) == count
+    assert here.lanes(NETWORKS["cell"]) == 1
+    for name in ("convnet", "module"):
+        assert lanes_on_cuda(here, NETWORKS[name]) == 1
+
+
+def test_repeats_that_the_limit_does_not_divide_are_all_trained(train, monkeypatch):
+    """Six repeats and at most four lanes: three at a time; a network that cannot goes one by one."""
+    monkeypatch.setattr(_networks, "LANES", 4)
+    monkeypatch.setattr(_networks._Runs, "lanes", lanes_on_cuda)
+    recipe = dataclasses.replace(RECIPE, steps=3, seeds=6)
+    calls = []
+
+    def after(network, k, repeats, params):
+        calls.append((network, repeats))
+        return kept(network, k, repeats, params)
+
+    cells, nets = run([NETWORKS["cell"], NETWORKS["convnet"]], [train], recipe, after=after)
+    once = [range(r, r + 1) for r in range(6)]
+    assert [r for network, r in calls if network == 0] == [range(0, 3), range(3, 6)]
+    assert [r for network, r in calls if network == 1] == once
+    together = [params for group in cells[0] for params in of_lanes(group, 3)]
+    for name, found in (("cell", together), ("convnet", nets[0])):
+        assert len(found) == 6
+        for repeat, params in enumerate(found):
+            expected = plain_loop(NETWORKS[name], train, recipe, repeat=repeat)
+            for key, p in params.items():
+                torch.testing.assert_close(p.double(), expected[key], rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_outputs_have_a_dimension_of_lanes(name, train):
+    network = NETWORKS[name]
+    params = network.init(stream(0, "test", 0))
+    assert side_by_side(network, 1) is network
+    found = forward(network, params, train.x)
+    assert found.shape == (1, 20, 10)
+    assert torch.equal(found[0], network.forward(params, None, train.x))
+    if name == "cell":
+        other = network.init(stream(0, "test", 1))
+        both = {key: torch.cat([p, other[key]]) for key, p in params.items()}
+        many = forward(side_by_side(network, 2), both, train.x)
+        assert many.shape == (2, 20, 10)
+        torch.testing.assert_close(many[:1], found, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(many[1:], forward(network, other, train.x), rtol=1e-4, atol=1e-5)
+
+
 # --- the pieces ---------------------------------------
 
 
@@ -278,7 +477,7 @@ def test_a_layout_is_a_vector_and_back():
     shapes = {"a": (5,), "b": (4, 3, 2, 2), "c": (), "d": (6, 5), "e": (2, 3, 4)}
     params = {name: torch.randn(shape, generator=draw) for name, shape in shapes.items()}
     layout = Layout(params)
-    vector = layout.vector(params)
+    vector = layout.vector([params])
     assert vector.shape == (48 + 30 + 24 + 5 + 1,)
     assert layout.matrices == 102
     seen = layout.views(vector, vector)
@@ -291,9 +490,50 @@ def test_a_layout_is_a_vector_and_back():
     assert {name for name, p in split.items() if p.any()} == {"b", "d", "e"}
 
 
+LAID = {"a": (5,), "b": (4, 3, 2, 2), "d": (6, 5), "e": (2, 3, 4)}
+
+
+def some_params(count):
+    draw = torch.Generator().manual_seed(1)
+    return [{name: torch.randn(shape, generator=draw) for name, shape in LAID.items()} for _ in range(count)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_layout_of_lanes_is_a_vector_and_back(count):
+    """Parameters are R times as long, the lanes of each one after the other; kernels first."""
+    many = some_params(count)
+    layout = Layout(many[0], count)
+    vector = layout.vector(many)
+    assert vector.shape == (count * (48 + 30 + 24 + 5),)
+    assert layout.matrices == count * 102
+    seen = layout.views(vector, vector)
+    assert set(seen) == set(LAID)
+    for name, (out, *rest) in LAID.items():
+        assert seen[name].shape == (count * out, *rest)
+        assert torch.equal(seen[name], torch.cat([lane[name] for lane in many]))
+    split = layout.views(vector.zero_(), torch.ones(layout.matrices))
+    assert {name for name, p in split.items() if p.any()} == {"b", "d", "e"}
+    assert all(bool((split[name] == 1).all()) for name in ("b", "d", "e"))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_owners_are_the_lanes_of_a_vectors_entries(count):
+    many = some_params(count)
+    layout = Layout(many[0], count)
+    owners = layout.owners()
+    assert owners.shape == layout.vector(many).shape
+    marked = [{name: torch.full_like(p, k) for name, p in lane.items()} for k, lane in enumerate(many)]
+    assert torch.equal(owners, layout.vector(marked).long())
+    assert torch.equal(owners.bincount(), torch.full((count,), 107))
+    for lane, params in enumerate(many):
+        assert torch.equal(layout.vector(many)[owners == lane], Layout(params).vector([params]))
+
+
 def test_kernels_lie_as_channels_last():
     params = {"k": torch.arange(24.0).view(2, 3, 2, 2)}
-    layout = Layout(params)
-    assert layout.views(layout.vector(params), layout.vector(params))["k"].is_contiguous(
-        memory_format=torch.channels_last
-    )
+    for count in (1, 2):
+        layout = Layout(params, count)
+        vector = layout.vector([params] * count)
+        kernel = layout.views(vector, vector)["k"]
+        assert kernel.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(kernel[-2:], params["k"])

@@ -1,6 +1,7 @@
 """Trained candidates as functions of a labelled set: the forward pass of what training gives."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from hcdc.datasets import data
 from hcdc.datasets._table import Rows, TableData
 from hcdc.spaces import Finite, NASBench201, config_hash, stack
 from hcdc.tasks import ImageTask, TableTask
+from hcdc.training import _networks, init_many, predictors, run_candidates, train_many, train_networks
 from hcdc.training import _truth as truths
-from hcdc.training import init_many, predictors, run_candidates, train_many, train_networks
 from hcdc.training._predictors import image_networks
 
 SPACE = NASBench201(channels=2)
@@ -49,32 +50,75 @@ def trained(task, cells, made):
 
 
 def test_outputs_are_those_of_the_trained_networks(task, made, trained):
-    assert [len(repeats) for repeats in made[1]] == [2, 2, 2]
+    assert len(made[1]) == 3
+    assert [len(params) for params in trained[1]] == [2, 2, 2]
     stored = task.val
     assert stored.x.dtype == torch.uint8
     seen = task.inputs(stored.x)
-    for network, repeats, params in zip(trained[0], made[1], trained[1]):
+    for network, predict, params in zip(trained[0], made[1], trained[1]):
         plain = dataclasses.replace(network, fused=False)
-        for predict, theta in zip(repeats, params):
-            assert torch.equal(predict(stored), network.forward(theta, None, seen))
-            torch.testing.assert_close(
-                predict(stored), plain.forward(theta, None, seen), rtol=1e-4, atol=1e-4
-            )
-        assert not torch.equal(repeats[0](stored), repeats[1](stored))
+        outputs = predict(stored)
+        assert outputs.shape == (2, 143, 10)
+        for output, theta in zip(outputs, params):
+            assert torch.equal(output, network.forward(theta, None, seen))
+            torch.testing.assert_close(output, plain.forward(theta, None, seen), rtol=1e-4, atol=1e-4)
+        assert not torch.equal(outputs[0], outputs[1])
 
 
 def test_outputs_are_differentiable_in_the_examples(task, made, trained):
     small = task.sample("val", 10, 0)
     x = small.x.clone().requires_grad_()
     data_with = task.replace(small, {"x": x})
-    (slope,) = torch.autograd.grad(task.loss(made[1][1][0](data_with), data_with), x)
     network = dataclasses.replace(trained[0][1], fused=False)
-    theta = {name: p.double() for name, p in trained[1][1][0].items()}
-    double = small.x.double().requires_grad_()
-    loss = torch.nn.functional.cross_entropy(network.forward(theta, None, double), small.y)
-    (expected,) = torch.autograd.grad(loss, double)
-    assert float(expected.abs().max()) > 1e-4
-    torch.testing.assert_close(slope.double(), expected, rtol=1e-3, atol=1e-6)
+    for repeat in range(2):
+        (slope,) = torch.autograd.grad(task.loss(made[1][1](data_with)[repeat], data_with), x)
+        theta = {name: p.double() for name, p in trained[1][1][repeat].items()}
+        double = small.x.double().requires_grad_()
+        loss = torch.nn.functional.cross_entropy(network.forward(theta, None, double), small.y)
+        (expected,) = torch.autograd.grad(loss, double)
+        assert float(expected.abs().max()) > 1e-4
+        torch.testing.assert_close(slope.double(), expected, rtol=1e-3, atol=1e-6)
+
+
+@pytest.fixture
+def two_lanes(monkeypatch):
+    """Repeats of a network train two at a time, as they do on CUDA."""
+    monkeypatch.setattr(_networks._Runs, "lanes", lambda run, network: 2)
+
+
+FOUR = dataclasses.replace(RECIPE, seeds=4)
+
+
+@pytest.fixture(scope="module")
+def four(task, cells, made):
+    """Predictors of three cells, four repeats each, trained one by one."""
+    return predictors(task, SPACE, cells, made[0], FOUR, seed=3, role="probe", device="cpu")
+
+
+def test_lanes_give_the_outputs_of_repeats_in_order(task, cells, made, four, two_lanes):
+    """Two groups of two lanes: outputs and slopes are those of four trainings one by one."""
+    found = predictors(task, SPACE, cells, made[0], FOUR, seed=3, role="probe", device="cpu")
+    small = task.sample("val", 10, 0)
+    for predict, alone in zip(found, four):
+        outputs, expected = predict(task.val), alone(task.val)
+        assert outputs.shape == expected.shape == (4, 143, 10)
+        assert not any(torch.allclose(a, b, atol=0.01) for a, b in itertools.combinations(expected, 2))
+        torch.testing.assert_close(outputs, expected, rtol=1e-3, atol=1e-3)
+        slopes = []
+        for one in (predict, alone):
+            x = small.x.clone().requires_grad_()
+            some = one(task.replace(small, {"x": x}))
+            loss = sum((k + 1) * task.loss(output, small) for k, output in enumerate(some))
+            slopes.append(torch.autograd.grad(loss, x)[0])
+        assert float(slopes[1].abs().max()) > 1e-3
+        torch.testing.assert_close(*slopes, rtol=1e-2, atol=1e-4)
+
+
+def test_a_predictor_keeps_its_own_parameters(task, cells, made, four):
+    """Training re-uses its tensors: what was trained later must not change what was trained before."""
+    alone = predictors(task, SPACE, cells[:1], made[0], FOUR, seed=3, role="probe", device="cpu")[0]
+    assert torch.equal(four[0](task.val), alone(task.val))
+    assert not torch.equal(four[0](task.val), four[1](task.val))
 
 
 def test_candidates_are_trained_with_torchs_own_batch_norm(task, cells):
@@ -94,13 +138,17 @@ def test_tables_have_predictors_too():
     configs = space.sample(3, rng)
     recipe = Recipe(steps=5, lr=0.1, seeds=2)
     found = predictors(task, space, configs, task.train, recipe, seed=1, role="probe", device="cpu")
-    for config, repeats in zip(configs, found):
+    assert len(found) == 3
+    for config, predict in zip(configs, found):
         keys = [(config_hash(config), repeat) for repeat in range(2)]
         lam = stack(space, [config]).expand(2, -1)
         params = train_many(task, init_many(task, keys, 1, "probe", "cpu"), lam, task.train, recipe)
-        for repeat, predict in enumerate(repeats):
+        outputs = predict(task.val)
+        assert outputs.shape == (2, 10, 2)
+        for repeat, output in enumerate(outputs):
             one = {name: p[repeat] for name, p in params.items()}
-            torch.testing.assert_close(predict(task.val), task.predict(one, lam[0], task.val))
+            torch.testing.assert_close(output, task.predict(one, lam[0], task.val))
+        assert not torch.equal(outputs[0], outputs[1])
 
 
 # --- results of candidates ---------------------------------------
@@ -118,14 +166,48 @@ def test_results_are_means_over_repeats_on_every_part(task, cells, made):
     got = results(task, cells, train, {"val": task.val, "w": weighted}, on_batch=batches.append)
     assert [config for batch in batches for config, _ in batch] == cells
     assert [result for batch in batches for _, result in batch] == got
-    for result, repeats in zip(got, found):
+    for result, predict in zip(got, found):
         for name, part in (("val", task.val), ("w", weighted)):
-            outputs = [predict(part) for predict in repeats]
+            outputs = predict(part)
+            assert len(outputs) == 2
             loss = torch.stack([task.loss(o, part) for o in outputs]).mean()
             score = torch.stack([task.score(o, part) for o in outputs]).mean()
             assert result.values[f"{name}.loss"] == pytest.approx(float(loss), rel=1e-5)
             assert result.values[f"{name}.score"] == pytest.approx(float(score), rel=1e-5)
         assert result.seconds > 0
+
+
+def test_results_of_lanes_are_those_of_every_repeat(task, cells, made, four, two_lanes):
+    """Losses and accuracies of two groups of two lanes, whose mean is over all four."""
+    weight = torch.rand(20, generator=torch.Generator().manual_seed(0))
+    parts = {"val": task.val, "w": task.replace(task.sample("val", 20, 1), {"weight": weight})}
+    got = run_candidates(task, SPACE, cells, made[0], parts, FOUR, 3, "probe", "cpu")
+    for result, predict in zip(got, four):
+        for name, part in parts.items():
+            outputs = predict(part)
+            losses = torch.stack([task.loss(o, part) for o in outputs])
+            scores = torch.stack([task.score(o, part) for o in outputs])
+            assert float(losses.std()) > 1e-3
+            assert result.values[f"{name}.loss"] == pytest.approx(float(losses.mean()), rel=1e-3)
+            assert result.values[f"{name}.score"] == pytest.approx(float(scores.mean()), abs=1e-3)
+
+
+@pytest.mark.parametrize("scored", [1000, 71])
+def test_a_score_is_loss_and_accuracy_by_lane(scored, task, trained, monkeypatch):
+    """Of one share, and of three: 48, 48 and 47 images, each with BatchNorm's statistics of its own."""
+    monkeypatch.setattr(truths, "SCORED", scored)
+    shares = task.inputs(task.val.x).tensor_split(1 if scored == 1000 else 3)
+    network, thetas = trained[0][0], trained[1][0]
+    both = {name: torch.cat([theta[name] for theta in thetas]) for name in thetas[0]}
+    found = truths._score(_networks.side_by_side(network, 2), both, task, task.val)
+    assert found.shape == (2, 2)
+    for row, theta in zip(found, thetas):
+        (alone,) = truths._score(network, theta, task, task.val)
+        outputs = torch.cat([network.forward(theta, None, x) for x in shares])
+        expected = torch.stack([task.loss(outputs, task.val), task.score(outputs, task.val)])
+        torch.testing.assert_close(alone, expected)
+        torch.testing.assert_close(row, expected, rtol=1e-3, atol=1e-4)
+    assert float((found[0] - found[1]).abs()[0]) > 1e-3
 
 
 def test_a_result_does_not_depend_on_the_candidates_beside_it(task, cells, made):
@@ -141,10 +223,11 @@ def test_parts_are_scored_in_equal_shares(task, cells, made, monkeypatch):
     monkeypatch.setattr(truths, "SCORED", 71)
     train, found = made
     got = results(task, cells[:1], train, {"val": task.val})[0].values["val.score"]
-    right = 0.0
-    for predict in found[0]:
-        outputs = torch.cat([predict(task.subset(task.val, i)) for i in torch.arange(143).tensor_split(3)])
-        right += float(task.score(outputs, task.val)) / 2
+    shares = torch.arange(143).tensor_split(3)
+    assert [len(share) for share in shares] == [48, 48, 47]
+    outputs = torch.cat([found[0](task.subset(task.val, i)) for i in shares], 1)
+    assert outputs.shape == (2, 143, 10)
+    right = sum(float(task.score(o, task.val)) / 2 for o in outputs)
     assert got == pytest.approx(right, rel=1e-6)
 
 

@@ -258,7 +258,8 @@ def main() -> None:
     parser.add_argument("--seeds", default="100")
     parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--judges", type=int, default=512)
-    parser.add_argument("--some", type=int, default=200, help="judges of copies and of all seeds but one")
+    parser.add_argument("--some", type=int, default=200, help="judges of copies, and of HCDC without --whole")
+    parser.add_argument("--whole", action="store_true", help="all cells judge HCDC")
     parser.add_argument("--keep", help="folder of copies of other methods")
     parser.add_argument("--per-class", type=int, default=50)
     parser.add_argument("--val-per-class", type=int, default=20)
@@ -271,11 +272,11 @@ def main() -> None:
         given.some, given.out, given.device,
     )  # fmt: skip
     protocol.write_truth()
-    for k, seed in enumerate(int(v) for v in given.seeds.split(",")):
+    for seed in (int(v) for v in given.seeds.split(",")):
         for row in given.rows.split(","):
             if row == "hcdc":
                 modes = given.modes.split(",")
-                protocol.hcdc(seed, given.train_method, range(given.draws), modes, whole=k == 0)
+                protocol.hcdc(seed, given.train_method, range(given.draws), modes, given.whole)
             else:
                 keep = None if given.keep is None else Path(given.keep)
                 protocol.copy(row, seed, given.recipes.split(","), keep)
