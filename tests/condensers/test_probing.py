@@ -602,11 +602,12 @@ def test_weights_with_companions_are_those_of_the_stacked_rows(count, ridge, dig
 
 
 def test_companions_count_as_much_as_the_probes_however_many_they_are(digits, networks, companions):
-    """Each companion four times over: the same examples with the same weights."""
-    once, _ = weigh(digits, networks, companions=companions)
+    """Each companion four times over: the same weights of the same examples."""
+    once, _ = weigh(digits, networks, companions=companions, pool=12)
     often = Companions([*companions.networks] * 4, [*companions.scores] * 4)
-    again, _ = weigh(digits, networks, companions=often)
+    again, _ = weigh(digits, networks, companions=often, pool=12)
     assert torch.equal(again.x, once.x)
+    assert float(once.weight.std()) > 0.01
     torch.testing.assert_close(again.weight, once.weight, rtol=1e-4, atol=1e-4)
 
 

@@ -517,7 +517,7 @@ def test_a_pool_as_a_matrix_is_torchs_pool(size, as_cuda, forms):
         for cuda in (False, True):
             leaf = at.clone().requires_grad_()
             with as_cuda() if cuda else contextlib.nullcontext():
-                found = pool_3x3(leaf)
+                found = pool_3x3(leaf, fused=True)
             torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
             slopes.append(torch.autograd.grad((weights * found.sin()).sum(), leaf)[0])
         torch.testing.assert_close(*slopes, rtol=1e-11, atol=1e-12)
@@ -529,7 +529,7 @@ def test_large_images_are_pooled_by_torch(as_cuda, forms):
     x = torch.randn(2, 3, 33, 32, dtype=F64, generator=torch.Generator().manual_seed(0))
     expected = nn.AvgPool2d(3, 1, 1, count_include_pad=False)(x)
     with as_cuda():
-        assert torch.equal(pool_3x3(x), expected)
+        assert torch.equal(pool_3x3(x, fused=True), expected)
     assert forms["matrix"] == []
     assert forms["avg_pool"] == [3]
 
@@ -538,7 +538,7 @@ def test_a_pools_matrix_has_the_type_of_the_images(as_cuda):
     """One matrix is kept a size, device and type."""
     for dtype in (torch.float32, F64, torch.bfloat16, torch.float32):
         with as_cuda():
-            assert pool_3x3(torch.rand(2, 3, 6, 5, dtype=dtype)).dtype == dtype
+            assert pool_3x3(torch.rand(2, 3, 6, 5, dtype=dtype), fused=True).dtype == dtype
 
 
 @pytest.mark.parametrize("size", [(8, 8), (7, 7), (5, 8), (6, 9), (1, 1), (2, 1)])

@@ -174,12 +174,14 @@ class Companions:
 def make_companions(
     task: Task, networks: Sequence[Predictor], seed: int, config: Probing
 ) -> Companions | None:
-    """Companions scored on ``pool`` images of T_val, or on all of another T_val; None where there are few."""
-    if len(networks) < 4:
-        return None
+    """Companions scored on ``pool`` images of T_val, or on all of a graph's; None where fewer than 4 have a
+    finite loss."""
     real = _pool(task, seed, config, 0)
-    scores = [-float(mean_loss(task, predict, real)) for predict in networks]
-    return Companions(networks, scores) if len(set(scores)) > 1 else None
+    found = [(predict, -float(mean_loss(task, predict, real))) for predict in networks]
+    found = [(predict, score) for predict, score in found if np.isfinite(score)]
+    if len(found) < 4 or len({score for _, score in found}) == 1:
+        return None
+    return Companions([predict for predict, _ in found], [score for _, score in found])
 
 
 def _pool(task: Task, seed: int, config: Probing, least: int) -> Any:
@@ -294,9 +296,10 @@ def weigh_examples(
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Real validation examples with weights fitted to the probes.
 
-    Of ``pool`` random examples the ``val_size`` whose losses fall most clearly with the probes' scores are
-    kept, then weighted; only the matrix of losses is looked at, no gradient of any network. Companions count
-    as much as the probes do.
+    Of ``pool`` random examples the ``val_size`` whose losses fall most clearly with the scores are kept (by
+    the sum over probes and companions of the correlation times the root of their number), then weighted;
+    only the matrix of losses is looked at, no gradient of any network. In the weights companions count as
+    much as the probes do.
     """
     pool = _pool(task, seed, config, val_size)
     groups = [(networks, truth)]

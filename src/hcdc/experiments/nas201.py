@@ -191,6 +191,7 @@ class Protocol:
                 notes[f"{mode}-{draw}"] = {
                     "probes": [c["cell"] for c in probes],
                     "probe_scores": scores,
+                    "probe_tests": [self.truth.score(c, "test") for c in probes],
                     "probe_losses": seen,
                     "probe_seconds": sum(self.truth.seconds(c) for c in probes),
                     "condense_seconds": spent,

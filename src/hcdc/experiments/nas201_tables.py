@@ -1,146 +1,283 @@
 """The tables of protocol ``nas201``, from its records: resampled draws of 100 cells, intervals, costs.
 
-    python -m hcdc.experiments.nas201_tables records/nas201-cifar10.jsonl docs/results.md
+    python -m hcdc.experiments.nas201_tables records/nas201-cifar10.jsonl docs/results.md README.md
 
-Every record holds scores of the same judging cells, so that all rows are judged on the same draws.
+A table is written between ``<!-- nas201-cifar10 -->`` and its end (``nas201-cifar10-short``: fewer columns);
+``--figures FOLDER`` draws the first draw of 100 cells in the order of each row.
+
+All rows are judged on the same draws of 100 of the judging cells; copies that were judged on the first cells
+alone, on draws of these. What costs nothing beyond the probes (regressions on them, the best of them) is made
+here from what the records say.
 """
 
 from __future__ import annotations
 
-import sys
-from collections import defaultdict
+import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hcdc.condensers._probing import rank_targets
 from hcdc.core import records
 from hcdc.core.files import write_atomic
 from hcdc.core.ranks import spearman
 from hcdc.core.seeds import numpy_stream
-from hcdc.evaluation._ridge import ridge_predictions
 from hcdc.experiments.tables import table_text
+from hcdc.reporting import rank_colours
 from hcdc.spaces import NASBench201
 
 Array = NDArray[np.float64]
 Record = dict[str, Any]
 DRAWS, CELLS, TOP, PROMOTED = 20, 100, 30, 5
+PENALTY = 10.0
+"""Of the ridge on probes: 1, 3 and 10 did about as well on the tuning cells (.817, .819, .821)."""
 
-LABELS = {
+LEARNED = {
     "hcdc-probes": "**HCDC (b)**: 200 images learned from 20 probes",
-    "hcdc-weighted": "**HCDC (d)**: 200 weighted real images from 20 probes",
-    "random-val": "random copy, 200 random validation images, by loss",
-    "real-val": "random S_train, the real validation set, by loss",
+    "hcdc-weighted": "**HCDC (d)**: 200 weighted real images, 20 probes",
 }
+SHARED = {
+    "real-val": "random S_train, 2,000 real validation images, by loss",
+    "random-val": "random copy, 200 random validation images, by loss",
+}
+BOTH = "**HCDC (b)** and the ridge on operations, equal weights"
+RIDGE = "ridge on operation counts and parameters, 20 probes"
 
 
-def row(truth: Array, test: Array, proxy: Array, rng: np.random.Generator) -> dict[str, Array]:
-    """Figures of one ranking over draws of 100 cells, ``[DRAWS]`` each."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for _ in range(DRAWS):
-        some = rng.permutation(len(truth))[: min(CELLS, len(truth))]
-        t, p, s = truth[some], proxy[some], test[some]
+@dataclass(frozen=True)
+class Ranking:
+    """One ranking of the (first) judging cells.
+
+    Attributes:
+        scores: Higher is better ``[n]``.
+        search: Seconds of a search over 100 cells, beside what the probes cost.
+        probes: Seconds of the probes' full trainings.
+        known: Validation and test accuracy of the best probe, where there are probes.
+    """
+
+    scores: Array
+    search: float
+    probes: float = 0.0
+    known: tuple[float, float] | None = None
+
+
+def ridge(at: Array, target: Array, fresh: Array) -> Array:
+    """Ridge regression of ``target [m]`` on standardised features ``at [m, f]``, at ``fresh [n, f]``."""
+    centre, scale = at.mean(0), at.std(0) + 1e-9
+    a, b = (at - centre) / scale, (fresh - centre) / scale
+    found: Array = b @ np.linalg.solve(a.T @ a + PENALTY * np.eye(a.shape[1]), a.T @ (target - target.mean()))
+    return found
+
+
+def standard(values: Array) -> Array:
+    found: Array = (values - values.mean()) / values.std()
+    return found
+
+
+def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]:
+    """The truth's record, and the rankings of each row."""
+    base = next(r for r in found if r["label"] == "truth")
+    rows: dict[str, list[Ranking]] = {}
+
+    def add(name: str, *values: Any) -> None:
+        rows.setdefault(name, []).append(Ranking(*values))
+
+    trial = float(np.mean(base["seconds"]))
+    add("number of parameters", np.asarray(base["parameters"], float), 0.0)
+    add("12 epochs on the full data (table)", np.asarray(base["val12"]), CELLS * trial * 12 / 200)
+    features = np.asarray(base["features"], float)
+    shared = {(r["label"], r["seed"]): r for r in found if r["label"] in SHARED}
+    for r in found:
+        if r["label"] == "truth":
+            continue
+        cells, search = len(r["loss"] if "loss" in r else r["val.loss"]), _search(r)
+        if r["label"] in SHARED:
+            add(SHARED[r["label"]], -np.asarray(r["loss"]), search)
+        elif r["label"] not in LEARNED:
+            name = f"{r['label']} copy, {r['recipe_name']} recipe, by"
+            add(f"{name} accuracy", np.asarray(r["val.score"]), search)
+            add(f"{name} loss", -np.asarray(r["val.loss"]), search)
+        else:
+            best = max(range(len(r["probes"])), key=lambda i: r["probe_scores"][i])
+            known = (r["probe_scores"][best], r["probe_tests"][best])
+            proxy = -np.asarray(r["loss"])
+            add(LEARNED[r["label"]], proxy, search, r["probe_seconds"], known)
+            if r["label"] != "hcdc-probes":
+                continue
+            at = np.asarray([NASBench201().features({"cell": cell}) for cell in r["probes"]])
+            target = rank_targets(r["probe_scores"]).numpy()
+            here = features[:cells]
+            plain = ridge(at, target, here)
+            add(RIDGE, plain, 0.0, r["probe_seconds"], known)
+            for label, words in (("random-val", "the random copy's"), ("real-val", "real validation")):
+                joined = np.column_stack([at, -np.asarray(r["probe_losses"][label.split("-")[0]])])
+                copy = shared[label, r["seed"]]
+                fresh = np.column_stack([here, -np.asarray(copy["loss"])[:cells]])
+                name = f"{RIDGE}, and {words} loss"
+                add(name, ridge(joined, target, fresh), _search(copy), r["probe_seconds"], known)
+            add(BOTH, standard(plain) + standard(proxy), search, r["probe_seconds"], known)
+    return base, rows
+
+
+def _search(r: Record) -> float:
+    """Seconds of making a copy and of training and scoring 100 cells on it."""
+    making = r.get("condense_seconds", (r.get("making") or {}).get("condense_seconds", 0.0))
+    cells = len(r["loss"] if "loss" in r else r["val.loss"])
+    return float(making + r["judge_seconds"] * CELLS / cells)
+
+
+def draws(cells: int) -> list[NDArray[np.int64]]:
+    """The draws of 100 cells, the same for all rows that were judged on as many."""
+    rng = numpy_stream(0, "nas201-draws")
+    return [rng.permutation(cells)[: min(CELLS, cells)] for _ in range(DRAWS)]
+
+
+def figures(truth: Array, test: Array, ranking: Ranking) -> dict[str, Array]:
+    """Figures of one ranking over the draws, ``[DRAWS]`` each.
+
+    ``promoted``: the best by full-data validation of the first 5 of the ranking and of the probes, which are
+    trained anyway; ``random``: the same of the probes and 5 random cells. A probe may be better than all
+    cells of a draw, so regrets may be negative.
+    """
+    found: dict[str, list[float]] = {name: [] for name in ("spearman", "top", "regret", "promoted", "random")}
+    for some in draws(len(ranking.scores)):
+        t, s, p = truth[some], test[some], ranking.scores[some]
         found["spearman"].append(spearman(t, p))
         best = np.argsort(-t, kind="stable")[:TOP]
         found["top"].append(spearman(t[best], p[best]))
         order = np.argsort(-p, kind="stable")
         found["regret"].append(100 * float(s.max() - s[order[0]]))
-        chosen = order[:PROMOTED][np.argmax(t[order[:PROMOTED]])]
-        found["promoted"].append(100 * float(s.max() - s[chosen]))
+        for name, five in (("promoted", order[:PROMOTED]), ("random", np.arange(PROMOTED))):
+            pool = [(t[i], s[i]) for i in five] + ([ranking.known] if ranking.known else [])
+            found[name].append(100 * float(s.max() - max(pool)[1]))
     return {name: np.asarray(values) for name, values in found.items()}
 
 
-def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[tuple[Array, float]]]]:
-    """The truth's record, and for each row its rankings with the seconds that each took in all."""
-    base = next(r for r in found if r["label"] == "truth")
-    rows: dict[str, list[tuple[Array, float]]] = defaultdict(list)
-    rows["number of parameters"].append((np.asarray(base["parameters"], float), 0.0))
-    twelve = float(np.sum(base["seconds"])) * 12 / 200
-    rows["12 epochs on the full data (table)"].append((np.asarray(base["val12"]), twelve))
-    features = np.asarray(base["features"], float)
-    seen: set[tuple[str, ...]] = set()
-    for r in found:
-        if r["label"] == "truth":
-            continue
-        spent = r.get("judge_seconds", 0.0) + r.get("condense_seconds", 0.0) + r.get("probe_seconds", 0.0)
-        spent += (r.get("making") or {}).get("condense_seconds", 0.0)
-        if r["label"] in LABELS:
-            rows[LABELS[r["label"]]].append((-np.asarray(r["loss"]), spent))
-        else:
-            name = f"{r['label']}, {r['recipe_name']} recipe, by"
-            rows[f"{name} accuracy"].append((np.asarray(r["val.score"]), spent))
-            rows[f"{name} loss"].append((-np.asarray(r["val.loss"]), spent))
-        if r["label"] in ("hcdc-probes", "hcdc-weighted"):
-            at = np.asarray([_features(cell) for cell in r["probes"]])
-            value = np.asarray(r["probe_scores"])
-            cost = r["probe_seconds"]
-            key = tuple(r["probes"])
-            if key not in seen:
-                seen.add(key)
-                rows["ridge on operation counts and parameters, 20 probes"].append(
-                    (ridge_predictions(at, value, features), cost)
-                )
-    return base, rows
+def agreement(found: Sequence[Record], short: bool = False) -> str:
+    """One row a method: rank agreement, top 30, regret of the pick alone and after promotion, cost.
 
-
-def _features(cell: str) -> list[float]:
-    return NASBench201().features({"cell": cell})
-
-
-def agreement(found: Sequence[Record]) -> str:
-    """One row a method: rank agreement, top 30, regret of the pick alone and after promotion, seconds."""
+    Args:
+        found: The records of one benchmark.
+        short: Agreement, regrets and cost alone.
+    """
     base, rows = rankings(found)
     truth, test = np.asarray(base["val"]), np.asarray(base["test"])
+    ours = rows.get(LEARNED["hcdc-probes"], [])
     lines = []
     for name, ranked in rows.items():
-        each = [row(truth, test, proxy, numpy_stream(0, "nas201-draws")) for proxy, _ in ranked]
+        each = [figures(truth, test, one) for one in ranked]
         joined = {k: np.concatenate([e[k] for e in each]) for k in each[0]}
         mean = {k: float(v.mean()) for k, v in joined.items()}
         low, high = np.quantile(joined["spearman"], [0.05, 0.95])
-        seconds = float(np.mean([s for _, s in ranked]))
-        whole = float(np.mean([spearman(truth, proxy) for proxy, _ in ranked]))
-        lines.append(
-            (
-                mean["spearman"],
-                [
-                    name,
-                    f"{len(ranked)}",
-                    f"{mean['spearman']:.3f} [{low:.2f}, {high:.2f}]",
-                    f"{whole:.3f}",
-                    f"{mean['top']:.2f}",
-                    f"{mean['regret']:.2f}",
-                    f"{mean['promoted']:.2f}",
-                    f"{seconds:,.0f}",
-                ],
-            )
-        )
+        cells = {len(one.scores) for one in ranked}
+        whole = [spearman(truth[: len(one.scores)], one.scores) for one in ranked]
+        line = [
+            name,
+            f"{len(ranked)}",
+            f"{mean['spearman']:.3f} [{low:.2f}, {high:.2f}]",
+            f"{float(np.mean(whole)):.3f}" + (f" (of {min(cells)})" if min(cells) < len(truth) else ""),
+            "" if name == LEARNED["hcdc-probes"] else _gain(ours, ranked, truth),
+            f"{mean['top']:.2f}",
+            f"{mean['regret']:.2f}",
+            f"{mean['promoted']:.2f}",
+            f"{float(np.mean([r.probes for r in ranked])) / 3600:.1f}",
+            f"{float(np.mean([r.search for r in ranked])):,.0f}",
+        ]
+        lines.append((mean["spearman"], line))
+    text = [line for _, line in sorted(lines, key=lambda pair: -pair[0])]
+    if ours:
+        each = [figures(truth, test, one) for one in ours]
+        after = float(np.mean([e["random"].mean() for e in each]))
+        spent = f"{float(np.mean([r.probes for r in ours])) / 3600:.1f}"
+        words = f"none: the best of 20 probes and {PROMOTED} random cells"
+        text.append([words, f"{len(ours)}", "", "", "", "", "", f"{after:.2f}", spent, "0"])
     head = [
         "ranked by",
         "runs",
         f"Spearman, {DRAWS} draws of {CELLS}: mean [5 %, 95 %]",
         f"all {len(truth)}",
+        "HCDC (b) minus it, same draws",
         f"top {TOP}",
         "regret of the pick, points",
-        f"best of {PROMOTED} promoted",
-        "seconds in all",
+        f"after {PROMOTED} promotions",
+        "GPU hours of probes",
+        f"seconds a search of {CELLS}, without probes and promotions",
     ]
-    return table_text(head, [line for _, line in sorted(lines, key=lambda pair: -pair[0])])
+    columns = (0, 2, 6, 7, 8, 9) if short else range(len(head))
+    return table_text([head[k] for k in columns], [[line[k] for k in columns] for line in text])
 
 
-def main(arguments: Sequence[str]) -> None:
-    *files, document = arguments
-    found = [r for file in files for r in records.read(file)]
-    text = Path(document).read_text()
+def _in_short(name: str) -> str:
+    """A row's name where there is little room."""
+    for long, short in (("*", ""), (RIDGE, "ridge, 20 probes"), ("200 images learned", "images learned")):
+        name = name.replace(long, short)
+    return name.replace(" validation images, by loss", " validation images").replace(" on operations,", ",")
+
+
+def figure(found: Sequence[Record], path: str | Path) -> Path:
+    """The first draw of 100 cells in the order of each row's first run, coloured by true rank."""
+    base, rows = rankings(found)
+    whole = {name: ranked[0] for name, ranked in rows.items() if len(ranked[0].scores) == len(base["val"])}
+    some = draws(len(base["val"]))[0]
+    truth = np.asarray(base["val"])[some]
+    named = {_in_short(name): one.scores[some] for name, one in whole.items()}
+    ours = next(name for name in named if name.startswith("HCDC (b):"))
+    contenders = [
+        {"name": name, "proxy": scores.tolist(), "spearman": spearman(truth, scores), "interval": None}
+        for name, scores in named.items()
+    ]
+    mine = next(one for one in contenders if one["name"] == ours)
+    others = [one for one in contenders if one is not mine]
+    return rank_colours({**mine, "method": ours, "truth": truth.tolist(), "rivals": others}, path)
+
+
+def _gain(ours: Sequence[Ranking], theirs: Sequence[Ranking], truth: Array) -> str:
+    """Paired differences of Spearman's correlation, run by run or, of unequal numbers, all with all."""
+    if not ours:
+        return ""
+    differences: list[float] = []
+    for k, mine in enumerate(ours):
+        for other in (theirs[k],) if len(theirs) == len(ours) else theirs:
+            cells = min(len(mine.scores), len(other.scores))
+            for some in draws(cells):
+                values = [spearman(truth[some], one.scores[some]) for one in (mine, other)]
+                differences.append(values[0] - values[1])
+    low, high = np.quantile(differences, [0.05, 0.95])
+    return f"{float(np.mean(differences)):+.3f} [{low:+.2f}, {high:+.2f}]"
+
+
+def written(text: str, found: Sequence[Record]) -> str:
+    """A document with its tables."""
     for benchmark in ("cifar10", "cifar100"):
-        start, end = f"<!-- nas201-{benchmark} -->\n", f"<!-- /nas201-{benchmark} -->"
         mine = [r for r in found if r["dataset"] == benchmark]
-        if start in text and mine:
-            before, _, rest = text.partition(start)
-            text = f"{before}{start}{agreement(mine)}\n{end}{rest.partition(end)[2]}"
-    write_atomic(document, text)
+        for name in (f"nas201-{benchmark}", f"nas201-{benchmark}-short"):
+            start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+            if start in text and mine:
+                before, _, rest = text.partition(start)
+                table = agreement(mine, short=name.endswith("short"))
+                text = f"{before}{start}{table}\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+def main() -> None:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("files", nargs="+", help="records (.jsonl) and documents (.md)")
+    parser.add_argument("--figures", type=Path, help="folder")
+    given = parser.parse_args()
+    found = [r for file in given.files if file.endswith(".jsonl") for r in records.read(file)]
+    for file in given.files:
+        if file.endswith(".md"):
+            write_atomic(file, written(Path(file).read_text(), found))
+    if given.figures is not None:
+        for benchmark in sorted({r["dataset"] for r in found}):
+            mine = [r for r in found if r["dataset"] == benchmark]
+            figure(mine, given.figures / f"nas201-{benchmark}.png")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

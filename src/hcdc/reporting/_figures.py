@@ -227,13 +227,14 @@ def draw_rank_colours(evaluations: Sequence[Evaluation]) -> Any:
     axes = figure.add_subplot(1, 1, 1)
     strips = np.stack([rank[_worst_first(row.proxy)] for row in rows])
     told = [_agreement(row.spearman, row.interval) for row in ranked]
+    some = any(row.interval[0] is not None for row in ranked)
     image = _strips(axes, rows, strips, ["1 (by definition)", *told])
     for label, row in zip(axes.get_yticklabels(), rows):
         label.set_color(BLACK if row.colour == GREY else row.colour)
     axes.text(
         1.01,
         1.0,
-        f"Spearman [{_level(evaluations[0])} interval]\n",
+        "Spearman" + (f" [{_level(evaluations[0])} interval]" if some else "") + "\n",
         transform=axes.transAxes,
         va="bottom",
         fontsize=8,

@@ -90,9 +90,9 @@ def _uniform(seed: int, name: str, shape: tuple[int, ...]) -> Tensor:
     return torch.rand(shape, generator=stream(seed, name))
 
 
-@functools.lru_cache(maxsize=32)
+@functools.cache
 def _pool_matrix(height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The pool of an edge as a matrix ``[h w, h w]``."""
+    """The pool of an edge as a matrix ``[h w, h w]``; never let go, since recorded steps read it."""
     bands = []
     for size in (height, width):
         at = torch.arange(size)
@@ -101,14 +101,14 @@ def _pool_matrix(height: int, width: int, device: torch.device, dtype: torch.dty
     return torch.kron(bands[0], bands[1]).to(device, dtype)
 
 
-def pool_3x3(x: Tensor) -> Tensor:
+def pool_3x3(x: Tensor, fused: bool) -> Tensor:
     """Mean over the 3 x 3 pixels around each, of ``[n, c, h, w]``; the border does not count.
 
-    On CUDA as a product with a matrix: several times faster than torch's pool of channels_last images, at the
-    sizes of cells, though it multiplies by many zeros.
+    For training on CUDA (``fused``) as a product with a matrix: several times faster than torch's pool of
+    channels_last images, at the sizes of cells, though it multiplies by many zeros.
     """
     n, c, h, w = x.shape
-    if not x.is_cuda or h * w > 1024:
+    if not (fused and x.is_cuda) or h * w > 1024:
         return F.avg_pool2d(x, 3, stride=1, padding=1, count_include_pad=False)
     rows = x.permute(0, 2, 3, 1).reshape(n, h * w, c)
     mean: Tensor = _pool_matrix(h, w, x.device, x.dtype) @ rows
@@ -118,8 +118,8 @@ def pool_3x3(x: Tensor) -> Tensor:
 class _Node:
     """A node of a cell: its images ``[n, c, h, w]`` and what all edges that leave it share."""
 
-    def __init__(self, x: Tensor):
-        self.x = x
+    def __init__(self, x: Tensor, fused: bool):
+        self.x, self.fused = x, fused
         self._relu: Tensor | None = None
         self._pool: Tensor | None = None
 
@@ -132,7 +132,7 @@ class _Node:
     @property
     def pool(self) -> Tensor:
         if self._pool is None:
-            self._pool = pool_3x3(self.x)
+            self._pool = pool_3x3(self.x, self.fused)
         return self._pool
 
 
@@ -238,6 +238,7 @@ class CellNetwork:
         if images.dim() != 4 or images.shape[1] not in (self.inputs, self.lanes * self.inputs):
             raise InputError(
                 f"images have shape {tuple(images.shape)}; this network needs [n, {self.inputs}, h, w]"
+                + (f" or [n, {self.lanes * self.inputs}, h, w]" if self.lanes > 1 else "")
             )
         if self.cell is None and lam.shape != (MIXTURE,):
             raise InputError(f"lam has shape {tuple(lam.shape)}; the relaxed cell needs ({MIXTURE},)")
@@ -274,7 +275,7 @@ class CellNetwork:
 
     def _cell(self, params: Params, name: str, mixture: Tensor | None, x: Tensor) -> Tensor:
         live = range(len(EDGES)) if self.cell is None else live_edges(self.cell)
-        nodes = [_Node(x)]
+        nodes = [_Node(x, self.fused)]
         for node in range(1, 4):
             terms = []
             for edge, (source, target) in enumerate(EDGES):
@@ -291,7 +292,7 @@ class CellNetwork:
             total = terms[0] if terms else torch.zeros_like(x)
             for term in terms[1:]:
                 total = total + term
-            nodes.append(_Node(total))
+            nodes.append(_Node(total, self.fused))
         return nodes[-1].x
 
     def _apply(self, params: Params, name: str, edge: int, operation: int, node: _Node) -> Tensor:

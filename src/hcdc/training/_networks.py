@@ -214,14 +214,16 @@ class Layout:
         """Parameters by name, R times as long: matrices in ``work``, the rest in ``vector``."""
         found: Params = {}
         start = 0
-        for (name, (out, *rest)), size in zip(self.shapes.items(), self.sizes):
+        for (name, shape), size in zip(self.shapes.items(), self.sizes):
             many = self.lanes * size
             part = (work if start < self.matrices else vector)[start : start + many]
-            if len(rest) == 3:
-                channels, height, width = rest
-                found[name] = part.view(self.lanes * out, height, width, channels).permute(0, 3, 1, 2)
+            if len(shape) == 4:
+                _, channels, height, width = shape
+                found[name] = part.view(-1, height, width, channels).permute(0, 3, 1, 2)
+            elif len(shape) > 1:
+                found[name] = part.view(-1, *shape[1:])
             else:
-                found[name] = part.view(self.lanes * out, *rest)
+                found[name] = part.view(shape if self.lanes == 1 else (-1,))
             start += many
         return found
 
@@ -260,8 +262,9 @@ class _Trainer:
         self.work = torch.zeros(matrices, dtype=PRECISION, device=device) if mixed else self.theta
         self.params = self.layout.views(self.theta, self.work)
         self.zeros = {name: torch.zeros_like(p) for name, p in self.params.items()}
-        self.owners = self.layout.owners(device)
-        self.by_lane = self.owners.argsort(stable=True)
+        if self.lanes > 1:
+            self.owners = self.layout.owners(device)
+            self.by_lane = self.owners.argsort(stable=True)
         self.x, self.y = example.x.clone(), example.y.clone()
         self.now = self.draw(range(self.lanes))  # of the first repeats, until others begin
         self.rates = -learning_rates(run.recipe).to(device)
