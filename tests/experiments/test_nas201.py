@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hcdc.condensers import make_probing
 from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.core.seeds import numpy_stream
-from hcdc.experiments import nas201
+from hcdc.experiments import nas201, nas201_tables
 from hcdc.experiments.nas201 import Protocol, companion_cells, judging_cells, probe_cells
 from hcdc.spaces import NASBench201
 
@@ -97,3 +98,114 @@ def test_what_is_not_known_is_refused_before_the_work(protocol):
     with pytest.raises(InputError, match=r"--recipes.*'best'.*calibrated, published"):
         protocol.copy("random", 0, ["best"])
     assert not protocol.out.exists()
+
+
+# --- tables -------------------------------------------------------------------------------------------------
+
+
+def record(label, **found):
+    return {"dataset": "cifar10", "label": label, "seed": 1, "judge_seconds": 5.0, **found}
+
+
+@pytest.fixture
+def judged():
+    """Ten cells and four probes; HCDC ranks as the truth does, the random copy the other way round."""
+    cells = [c["cell"] for c in judging_cells(10)]
+    probes = [c["cell"] for c in probe_cells(0, 4, 10)]
+    space = NASBench201()
+    val = [0.5 + 0.04 * k for k in range(10)]
+    test = [v + 0.01 for v in val]
+    test[8] = 0.95  # the best by test is not the best by validation
+    base = record(
+        "truth", cells=cells, val=val, test=test, val12=val[::-1], seconds=[100.0] * 10,
+        parameters=list(range(10)), features=[space.features({"cell": c}) for c in cells],
+    )  # fmt: skip
+    losses = {"random": [1.0, 2.0, 3.0, 4.0], "real": [4.0, 3.0, 2.0, 1.0]}
+    known = {
+        "probes": probes, "probe_scores": [0.6, 0.7, 0.8, 0.92], "probe_tests": [0.61, 0.71, 0.81, 0.93],
+        "probe_seconds": 7200.0, "probe_losses": losses, "condense_seconds": 30.0, "draw": 0,
+    }  # fmt: skip
+    best = [1 - v for v in val]
+    return [
+        base,
+        record("random-val", loss=val, draw=None, condense_seconds=1.0),
+        record("real-val", loss=best, draw=None, condense_seconds=1.0),
+        record("hcdc-probes", loss=best, **known),
+        record("hcdc-weighted", loss=[*best[:8], best[9], best[8]], **known),
+        record(
+            "dm", recipe_name="published", making={"condense_seconds": 70.0}, **{
+                "val.loss": val[:5], "val.score": val[:5]
+            },
+        ),
+    ]  # fmt: skip
+
+
+def cells_of(table, name):
+    (line,) = [row for row in table.splitlines() if row.startswith(f"| {name}")]
+    return [cell.strip() for cell in line.split("|")[1:-1]]
+
+
+def test_a_row_has_agreement_regrets_and_cost(judged):
+    table = nas201_tables.agreement(judged)
+    head = [cell.strip() for cell in table.splitlines()[0].split("|")[1:-1]]
+    ours = dict(zip(head, cells_of(table, "**HCDC (b)**: ")))
+    assert ours["Spearman, 20 draws of 100: mean [5 %, 95 %]"] == "1.000 [1.00, 1.00]"
+    assert ours["regret of the pick, points"] == "8.00"  # the pick has .87 by test, the best .95
+    assert ours["after 5 promotions"] == "2.00"  # the best probe has .93
+    assert ours["GPU hours of probes"] == "2.0"
+    assert ours[head[-1]] == "80"  # 30 of condensing and ten times five of judging ten cells
+    weighted = dict(zip(head, cells_of(table, "**HCDC (d)**")))
+    assert weighted["regret of the pick, points"] == "0.00"
+    assert weighted["HCDC (b) minus it, same draws"].startswith("+0.012 ")
+    worst = dict(zip(head, cells_of(table, "random copy, 200")))
+    assert worst["Spearman, 20 draws of 100: mean [5 %, 95 %]"] == "-1.000 [-1.00, -1.00]"
+    assert worst["HCDC (b) minus it, same draws"].startswith("+2.000 ")
+    assert worst[head[-1]] == "51"
+    twelve = dict(zip(head, cells_of(table, "12 epochs")))
+    assert twelve[head[-1]] == "600"  # 100 cells, 100 s each for 200 epochs
+
+
+def test_copies_judged_on_some_cells_say_so(judged):
+    table = nas201_tables.agreement(judged)
+    by_accuracy = cells_of(table, "dm copy, published recipe, by accuracy")
+    assert by_accuracy[2].startswith("1.000")
+    assert by_accuracy[3] == "1.000 (of 5)"
+    assert cells_of(table, "dm copy, published recipe, by loss")[2].startswith("-1.000")
+    assert by_accuracy[-1] == "170"
+
+
+def test_rows_are_sorted_and_the_short_table_has_fewer_columns(judged):
+    table = nas201_tables.agreement(judged)
+    means = [float(row.split("|")[3].split()[0]) for row in table.splitlines()[2:-1]]
+    assert means == sorted(means, reverse=True)
+    assert "none: the best of 20 probes and 5 random cells" in table.splitlines()[-1]
+    short = nas201_tables.agreement(judged, short=True)
+    assert len(short.splitlines()) == len(table.splitlines())
+    assert all(row.count("|") == 7 for row in short.splitlines())
+
+
+def test_the_ridge_is_ridge_regression():
+    rng = np.random.default_rng(0)
+    at, fresh = rng.normal(size=(12, 3)), rng.normal(size=(5, 3))
+    target = rng.normal(size=12)
+    a = (at - at.mean(0)) / at.std(0)
+    tall = np.vstack([a, np.sqrt(10.0) * np.eye(3)])
+    weight = np.linalg.lstsq(tall, np.concatenate([target - target.mean(), np.zeros(3)]), rcond=None)[0]
+    expected = ((fresh - at.mean(0)) / at.std(0)) @ weight
+    np.testing.assert_allclose(nas201_tables.ridge(at, target, fresh), expected, rtol=1e-6)
+
+
+def test_documents_are_those_of_the_records():
+    """README and docs hold the tables that the records give."""
+    root = Path(__file__).parents[2]
+    found = [r for file in sorted(root.glob("records/nas201-*.jsonl")) for r in records.read(file)]
+    for name in ("README.md", "docs/results.md"):
+        text = (root / name).read_text()
+        assert "<!-- nas201-cifar10" in text
+        assert nas201_tables.written(text, found) == text
+
+
+def test_a_figure_is_drawn_of_a_draw(judged, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = nas201_tables.figure(judged, tmp_path / "ranks.png")
+    assert path.read_bytes().startswith(b"\x89PNG")
