@@ -36,8 +36,8 @@ CELLS, CHANNELS = 2, 4
 TRAIN_SIZE = 100
 """Training images of each copy, ten a class; the digits have 1,295."""
 CANDIDATES = 20
-PROBES = 8
-"""Cells whose full-data result HCDC learns from; the default is 20."""
+PROBES, COMPANIONS = 8, 4
+"""Cells whose full-data result HCDC learns from, and those trained on the copy alone; else 20 and 60."""
 EPOCHS = 6
 """Of a training on the full data; the default is 20, the benchmark has 200."""
 PHASES = 14
@@ -61,8 +61,8 @@ class Copy:
 COPIES = {
     "random": Copy("random", None),
     "dm": Copy("dm", "random", {"iterations": 200, "batch": 32, "width": 32}),
-    "hcdc-weighted": Copy("hcdc", "weighted", {"probes": PROBES}, rivals=True),
-    "hcdc-probes": Copy("hcdc", "probes", {"probes": PROBES, "probe_steps": 20}),
+    "hcdc-weighted": Copy("hcdc", "weighted", {"probes": PROBES, "companions": COMPANIONS}, rivals=True),
+    "hcdc-probes": Copy("hcdc", "probes", {"probes": PROBES, "companions": COMPANIONS}),
 }
 """DM as published makes no validation set, so random images are its S_val."""
 
