@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hcdc.condensers import make_probing
+from hcdc.condensers import learn_validation, make_probing
 from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.core.seeds import numpy_stream
@@ -92,9 +92,32 @@ def test_copies_are_judged_on_some_cells_by_both_recipes(protocol, monkeypatch):
     assert all(len(r["loss"]) == 3 for r in found[2:])
 
 
+def test_alignment_is_a_start_for_probes_and_meets_no_judge(protocol, monkeypatch):
+    protocol.alignment = {
+        "trajectories": 1, "points": 1, "holdout": 2, "steps": 2, "check": 1, "batch": 1, "nodes": 10,
+        "iterations": 1,
+    }  # fmt: skip
+    met = []
+
+    def watched(task, space, *rest, **options):
+        met.extend(c["cell"] for c in space.candidates())
+        return learn_validation(task, space, *rest, **options)
+
+    monkeypatch.setattr(nas201, "learn_validation", watched)
+    protocol.hcdc(7, "random", range(1), ["both", "aligned"], whole=False)
+    found = {r["label"]: r for r in records.read(protocol.out)}
+    assert set(found) == {"random-val", "real-val", "hcdc-aligned", "hcdc-both"}
+    assert found["hcdc-aligned"]["relaxed_trainings"] == 3
+    assert found["hcdc-aligned"]["loss"] != found["random-val"]["loss"]
+    assert found["hcdc-both"]["condense_seconds"] > found["hcdc-aligned"]["history"][-1]["step"] > 0
+    tuning = {c["cell"] for c in NASBench201().candidates()[:1000]}
+    assert len(met) > 3000
+    assert not set(met) & (tuning | {c["cell"] for c in protocol.cells})
+
+
 def test_what_is_not_known_is_refused_before_the_work(protocol):
-    with pytest.raises(InputError, match=r"--modes.*'aligned'.*probes, weighted"):
-        protocol.hcdc(0, "random", range(1), ["probes", "aligned"], whole=True)
+    with pytest.raises(InputError, match=r"--modes 'nearest'.*aligned, both, probes, weighted"):
+        protocol.hcdc(0, "random", range(1), ["probes", "nearest"], whole=True)
     with pytest.raises(InputError, match=r"--recipes.*'best'.*calibrated, published"):
         protocol.copy("random", 0, ["best"])
     assert not protocol.out.exists()

@@ -16,10 +16,12 @@ from hcdc.condensers._base import Reducer
 from hcdc.condensers._hcdc import HCDC, learn_validation
 from hcdc.condensers._probing import (
     Probing,
+    choose_recipe,
     companion_configs,
     learn_examples,
     make_companions,
     probe_configs,
+    recipes_around,
     weigh_examples,
 )
 from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_presets
@@ -32,7 +34,7 @@ from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset, describe
 from hcdc.spaces import Config, Space, TableTruth, config_hash
 from hcdc.tasks import ImageTask, Task
-from hcdc.training import predictors
+from hcdc.training import Predictor, predictors
 from hcdc.training import truth as full_truth
 
 ALIGNED = ("aligned", "both")
@@ -250,6 +252,7 @@ def _learn(
     """S_val, what the file says of how it was learned, and the record: alignment, then probes."""
     s_val, used, history, count, looked_up = None, [], [], 0, 0.0
     probes: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
     if made.config is not None:
         relaxed = made.full
         if isinstance(task, ImageTask):
@@ -267,9 +270,18 @@ def _learn(
         looked_up = seconds if made.truth else max(0.0, seconds - spent[0])  # what the cache knew
         phase = progress.phase("S_val from probes", made.probing.probe_steps)
         beside = companion_configs(space, made.probing.probes, made.probing.companions, seed)
-        trained = predictors(
-            task, space, configs + beside, s_train, made.calibrated, seed=seed, role="probe", device=device
-        )
+
+        def train(some: list[Config], recipe: Recipe) -> list[Predictor]:
+            return predictors(task, space, some, s_train, recipe, seed=seed, role="probe", device=device)
+
+        recipe = made.calibrated
+        if made.probing.calibrate:
+            around = recipes_around(recipe, task)
+            recipe, tried = choose_recipe(
+                task, scores, around, lambda one: train(configs, one), seed, made.probing
+            )
+            kept |= {"calibrated_recipe": recipe.as_dict(), "recipes_tried": tried}
+        trained = train(configs + beside, recipe)
         networks = trained[: len(configs)]
         companions = make_companions(task, trained[len(configs) :], seed, made.probing)
         if made.meta["val_method"] == "weighted":
@@ -286,7 +298,7 @@ def _learn(
         history, count = history + learned, count + (0 if made.truth else len(configs))
         used = used + [config_hash(config) for config in configs + beside]
         probes = {"configs": configs, "score": scores}
-    kept = {"candidates": sorted(set(used)), "probes": probes}
+    kept |= {"candidates": sorted(set(used)), "probes": probes}
     return s_val, kept, {"history": history, "full_trainings": count, "probe_seconds": looked_up}
 
 

@@ -23,6 +23,7 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Phase
 from hcdc.core.ranks import spearman
+from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream, stream
 from hcdc.spaces import Config, Space, halves
 from hcdc.tasks import ImageTask, Task
@@ -44,6 +45,7 @@ class Probing:
         ridge: Strength with which weights are held at equal ones.
         companions: How many further candidates are trained on S_train alone, see `Companions`; of a finite
             space at most what the probes leave of the condensing half.
+        calibrate: Choose the recipe on the copy by the probes, see `choose_recipe`.
     """
 
     probes: int = 20
@@ -52,6 +54,7 @@ class Probing:
     pool: int = 2000
     ridge: float = 10.0
     companions: int = 0
+    calibrate: bool = False
 
     def __post_init__(self) -> None:
         for name, fits, allowed in (
@@ -191,6 +194,51 @@ def _pool(task: Task, seed: int, config: Probing, least: int) -> Any:
     size = min(max(config.pool, least), len(task.val))
     order = torch.randperm(len(task.val), generator=stream(seed, "pool"))[:size].sort().values
     return task.chosen("val", order) if isinstance(task, ImageTask) else task.subset(task.val, order)
+
+
+def recipes_around(recipe: Recipe, task: Task) -> list[Recipe]:
+    """The recipe itself, twice and half its steps, twice its learning rate; of images also twice the steps
+    with augmentation and, of networks of a space, BatchNorm's statistics of the training images."""
+    change = dataclasses.replace
+    found = [recipe, change(recipe, steps=2 * recipe.steps), change(recipe, steps=max(1, recipe.steps // 2))]
+    found.append(change(recipe, lr=2 * recipe.lr))
+    if isinstance(task, ImageTask):
+        found.append(change(recipe, steps=2 * recipe.steps, augment="flip-crop"))
+    if isinstance(task, ImageTask) and task.model == "space":
+        found.append(change(recipe, statistics="train"))
+    return found
+
+
+def choose_recipe(
+    task: Task,
+    truth: Sequence[float],
+    recipes: Sequence[Recipe],
+    trained: Callable[[Recipe], Sequence[Predictor]],
+    seed: int,
+    config: Probing,
+) -> tuple[Recipe, list[dict[str, Any]]]:
+    """The recipe with which the probes, trained on S_train, are ranked best by their loss on T_val.
+
+    Args:
+        truth: Full-data scores of the probes.
+        recipes: What to choose from; of equal ones the first is taken.
+        trained: The probes trained on S_train by a recipe.
+
+    Returns:
+        The recipe, and each one's Spearman correlation on the probes (None where it is not defined).
+    """
+    real = _pool(task, seed, config, 0)
+    found: list[dict[str, Any]] = []
+    best, chosen = -2.0, recipes[0]
+    for recipe in recipes:
+        with torch.no_grad():
+            losses = np.asarray([float(mean_loss(task, predict, real)) for predict in trained(recipe)])
+        reached = spearman(np.asarray(truth), -losses)  # NaN where losses are not finite
+        told = reached if np.isfinite(reached) else None
+        found.append({"recipe": recipe.as_dict(), "probe_spearman": told})
+        if reached > best:
+            best, chosen = reached, recipe
+    return chosen, found
 
 
 def learn_examples(

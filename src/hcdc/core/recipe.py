@@ -14,6 +14,7 @@ from hcdc.core.errors import InputError, unknown_name
 METRICS = ("accuracy", "loss")
 OPTIMIZERS = ("adam", "sgd")
 AUGMENTATIONS = ("none", "flip-crop")
+STATISTICS = ("batch", "train")
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Recipe:
         clip: Largest norm of the gradient; 0 is no limit (SGD).
         augment: ``"none"``, or ``"flip-crop"``: each image is mirrored or not and shifted by up to an eighth
             of its side.
+        statistics: What BatchNorm takes its statistics from when images are scored: ``"batch"``, the images
+            that are scored, or ``"train"``, the training images.
     """
 
     steps: int = 200
@@ -48,6 +51,7 @@ class Recipe:
     lr_end: float = 0.0
     clip: float = 0.0
     augment: str = "none"
+    statistics: str = "batch"
 
     def __post_init__(self) -> None:
         if not (_whole(self.steps) and _whole(self.seeds) and self.steps >= 1 and self.seeds >= 1):
@@ -73,6 +77,7 @@ class Recipe:
             ("metric", self.metric, METRICS),
             ("optimizer", self.optimizer, OPTIMIZERS),
             ("augment", self.augment, AUGMENTATIONS),
+            ("statistics", self.statistics, STATISTICS),
         ):
             if value not in choices:
                 raise unknown_name(what, str(value), choices)

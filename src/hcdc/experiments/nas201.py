@@ -14,15 +14,17 @@ other methods may be judged on the first of the judging cells alone.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from hcdc.condensers import REDUCERS, condense, make_probing, plan
+from hcdc.condensers import REDUCERS, condense, learn_validation, make_probing, plan
 from hcdc.condensers._probing import learn_examples, make_companions, mean_loss, weigh_examples
 from hcdc.core import records
 from hcdc.core.checkpoint import Checkpoint
@@ -40,12 +42,22 @@ PROTOCOL = "nas201"
 TUNING, APART, REAL = 1000, 1000, 2000
 """Cells that chose settings, cells at the end from which companions are drawn, real validation images."""
 RECIPES = ("calibrated", "published")
-MODES = ("probes", "weighted")
-"""What `Protocol.hcdc` can make; alignment is not part of it yet."""
+MODES = ("probes", "weighted", "aligned", "both")
+"""HCDC's validation sets: (b), (d), (a) and (c)."""
 PUBLISHED = Recipe(
     steps=400, lr=0.025, weight_decay=3e-4, seeds=1, optimizer="sgd", batch=64, lr_end=0.001, clip=5.0
 )
 log = logging.getLogger("hcdc")
+
+
+@dataclass(frozen=True)
+class Unjudged(NASBench201):
+    """The space without the cells that chose settings or judge: where alignment takes its trajectories."""
+
+    judges: int = 0
+
+    def candidates(self) -> list[Config]:
+        return super().candidates()[TUNING + self.judges :]
 
 
 def judging_cells(count: int) -> list[Config]:
@@ -95,7 +107,7 @@ class Protocol:
         self.space, self.device, self.out = NASBench201(), device, out
         self.truth = TableTruth(NASBench201Table(table), benchmark)
         self.cells, self.some = judging_cells(judges), min(some, judges)
-        self.probing = make_probing("images")
+        self.probing, self.alignment = make_probing("images"), dict[str, Any]()
         picked = torch.randperm(len(self.task.val), generator=stream(0, "nas201-real"))[:REAL].sort().values
         self.real = self.task.chosen("val", picked)
         classes = self.task.num_classes
@@ -169,13 +181,19 @@ class Protocol:
         log.info("seed %d: %d probes and companions trained, %.1f s each draw", seed, len(cells), shared)
         parts: dict[str, Any] = {"random": start, "real": self.real}
         notes: dict[str, Any] = {}
+        aligned, alignment = None, 0.0
+        if "aligned" in modes or "both" in modes:
+            aligned, notes["aligned"] = self.align(s_train, seed)  # type: ignore[arg-type]
+            alignment = notes["aligned"]["condense_seconds"]
+            notes["aligned"]["condense_seconds"] += train_seconds
+            parts["aligned"] = aligned
         for draw, probes in zip(draws, chosen):
             scores = [self.truth.score(c, "val") for c in probes]
             first = list(draws).index(draw) * probing.probes
             own = networks[first : first + probing.probes]
             with torch.no_grad():
                 seen = {n: [float(mean_loss(task, p, parts[n])) for p in own] for n in ("random", "real")}
-            for mode in modes:
+            for mode in (m for m in modes if m != "aligned"):
                 begun = time.perf_counter()
                 if mode == "weighted":
                     s_val, history = weigh_examples(
@@ -183,10 +201,12 @@ class Protocol:
                     )
                 else:
                     s_val, history = learn_examples(
-                        task, own, scores, start, probing, companions=companions, device=device,
-                        phase=Progress().phase(mode), checkpoint=Checkpoint(None),
+                        task, own, scores, aligned if mode == "both" else start, probing,
+                        companions=companions, device=device,
+                        phase=Progress().phase(mode, probing.probe_steps), checkpoint=Checkpoint(None),
                     )  # fmt: skip
                 spent = time.perf_counter() - begun + shared + train_seconds
+                spent += alignment if mode == "both" else 0.0
                 parts[f"{mode}-{draw}"] = s_val
                 notes[f"{mode}-{draw}"] = {
                     "probes": [c["cell"] for c in probes],
@@ -210,6 +230,25 @@ class Protocol:
                 judge_seconds=seconds, **named, **extra,
             )  # fmt: skip
         log.info("seed %d judged on %d cells in %.1f s", seed, len(judged), seconds)
+
+    def align(self, s_train: Images, seed: int) -> tuple[Images, dict[str, Any]]:
+        """S_val by hypergradients alone, on trajectories through cells that judge nothing."""
+        begun = time.perf_counter()
+        space = Unjudged(judges=len(self.cells))
+        made = plan(
+            self.task, space, "hcdc", train_size=self.train_size, val_size=self.val_size,
+            val_method="aligned", options=self.alignment,
+        )  # fmt: skip
+        assert made.config is not None, "alignment has settings"
+        relaxed = dataclasses.replace(made.full, steps=min(made.full.steps, 4 * self.calibrated.steps))
+        found = learn_validation(
+            self.task, space, s_train, self.val_size, seed, made.config, relaxed, self.calibrated,
+            device=self.device, progress=Progress(), checkpoint=Checkpoint(None),
+        )  # fmt: skip
+        spent = time.perf_counter() - begun
+        log.info("aligned seed %d: %s, %.1f s", seed, found.history[-1], spent)
+        note = {"condense_seconds": spent, "history": found.history, "alignment": made.config.settings()}
+        return found.val, note | {"relaxed_trainings": found.full_trainings}
 
     def made(self, method: str, seed: int, keep: Path | None) -> CondensedDataset:
         """A copy by one of the other methods; one that lies in ``keep`` is not made again."""

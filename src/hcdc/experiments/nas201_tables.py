@@ -38,9 +38,11 @@ PENALTY = 10.0
 
 LEARNED = {
     "hcdc-probes": "**HCDC (b)**: 200 images learned from 20 probes",
+    "hcdc-both": "**HCDC (c)**: hypergradients, then 20 probes",
     "hcdc-weighted": "**HCDC (d)**: 200 weighted real images, 20 probes",
 }
 SHARED = {
+    "hcdc-aligned": "**HCDC (a)**: 200 images learned from hypergradients alone",
     "real-val": "random S_train, 2,000 real validation images, by loss",
     "random-val": "random copy, 200 random validation images, by loss",
 }

@@ -36,7 +36,9 @@ def split_edges(lam: Tensor) -> Tensor:
     return lam.reshape(*lam.shape[:-1], len(EDGES), len(OPERATIONS))
 
 
-def batch_norm(x: Tensor, scale: Tensor | None, shift: Tensor | None, fused: bool = False) -> Tensor:
+def batch_norm(
+    x: Tensor, scale: Tensor | None, shift: Tensor | None, fused: bool = False, first: int = 0
+) -> Tensor:
     """BatchNorm of ``[n, c, h, w]`` by the batch's own statistics, with right derivatives of every order.
 
     ``F.batch_norm`` has wrong ones: where a forward-mode derivative is differentiated again (the slope of the
@@ -48,10 +50,11 @@ def batch_norm(x: Tensor, scale: Tensor | None, shift: Tensor | None, fused: boo
         x: Images.
         scale, shift: ``[c]``, or None for 1 and 0.
         fused: Use ``F.batch_norm``; faster.
+        first: Take the statistics of so many images at the front alone; 0 is all.
     """
-    if fused:
+    if fused and not first:
         return F.batch_norm(x, None, None, scale, shift, training=True)
-    variance, mean = torch.var_mean(x, (0, 2, 3), correction=0, keepdim=True)
+    variance, mean = torch.var_mean(x[:first] if first else x, (0, 2, 3), correction=0, keepdim=True)
     factor = torch.rsqrt(variance + 1e-5)
     if scale is None or shift is None:
         return (x - mean) * factor
@@ -166,6 +169,7 @@ class CellNetwork:
             for hypergradients, see `batch_norm`.
         lanes: R networks side by side, of equal shape and with parameters of their own, as one: channels lie
             lane by lane and convolutions have R groups, so that R networks take as many kernels as one.
+        reference: BatchNorm takes its statistics from so many images at the front of a batch; 0 is all.
     """
 
     cell: tuple[int, ...] | None
@@ -176,6 +180,7 @@ class CellNetwork:
     affine: bool
     fused: bool = False
     lanes: int = 1
+    reference: int = 0
 
     def prepare(self, images: Tensor) -> None:
         """Nothing has to be made beforehand."""
@@ -258,7 +263,8 @@ class CellNetwork:
 
     def _norm(self, params: Params, name: str, x: Tensor) -> Tensor:
         """BatchNorm with the scale and shift of that name, where ``params`` has them."""
-        return batch_norm(x, params.get(f"{name}.scale"), params.get(f"{name}.shift"), self.fused)
+        scale, shift = params.get(f"{name}.scale"), params.get(f"{name}.shift")
+        return batch_norm(x, scale, shift, self.fused, self.reference)
 
     def _convolve(
         self, params: Params, name: str, x: Tensor, stride: int = 1, groups: int | None = None

@@ -27,6 +27,7 @@ from hcdc.core.seeds import stream
 from hcdc.datasets._images import Images
 from hcdc.spaces._base import Params
 from hcdc.spaces._cells import CellNetwork
+from hcdc.spaces._convnet import ConvNet
 from hcdc.training._augment import draw_flip_crop, flip_crop
 from hcdc.training._captured import record
 
@@ -239,8 +240,23 @@ def side_by_side(network: Any, lanes: int) -> Any:
     return network if lanes == 1 else dataclasses.replace(network, lanes=lanes)
 
 
-def forward(network: Any, params: Params, x: Tensor) -> Tensor:
-    """Logits ``[R, n, classes]`` in float32 as training computes them: on CUDA in `PRECISION`."""
+def forward(network: Any, params: Params, x: Tensor, reference: Tensor | None = None) -> Tensor:
+    """Logits ``[R, n, classes]`` in float32 as training computes them: on CUDA in `PRECISION`.
+
+    Args:
+        network: What `side_by_side` gives.
+        params: Its parameters.
+        x: Images ``[n, c, h, w]``.
+        reference: Images from which BatchNorm takes its statistics; None takes them from ``x``.
+    """
+    if reference is not None and isinstance(network, CellNetwork):
+        behind = dataclasses.replace(network, reference=len(reference))
+        return forward(behind, params, torch.cat([reference, x]))[:, len(reference) :]
+    if reference is not None and not isinstance(network, ConvNet):
+        raise InputError(
+            "recipe setting 'statistics' 'train': modules of your own are scored with the statistics of the "
+            "images that are scored; choose 'batch'"
+        )
     with torch.autocast(x.device.type, PRECISION, enabled=x.is_cuda, cache_enabled=False):
         logits: Tensor = network.forward(params, None, x)
     return logits.float().view(getattr(network, "lanes", 1), len(x), -1)

@@ -29,6 +29,11 @@ def image_networks(task: ImageTask, space: Space, configs: Sequence[Config]) -> 
     return [dataclasses.replace(n, fused=True) if isinstance(n, CellNetwork) else n for n in networks]
 
 
+def statistics_of(task: ImageTask, train: Images, recipe: Recipe) -> Tensor | None:
+    """The images from which BatchNorm takes its statistics in scoring; None is those that are scored."""
+    return task.inputs(train.x) if recipe.statistics == "train" else None
+
+
 def predictors(
     task: Task,
     space: Space,
@@ -69,11 +74,12 @@ def _image_predictors(
     device: torch.device | str,
 ) -> list[Predictor]:
     networks = image_networks(task, space, configs)
+    reference = statistics_of(task, train, recipe)
 
     def keep(network: int, _: int, repeats: range, params: Params) -> Predictor:
         many = side_by_side(networks[network], len(repeats))
         kept = {name: p.detach().clone() for name, p in params.items()}
-        return lambda data: forward(many, kept, task.inputs(data.x))
+        return lambda data: forward(many, kept, task.inputs(data.x), reference)
 
     found = train_networks(
         networks, [train], recipe, keep, seed=seed, role=role, device=device, inputs=task.inputs

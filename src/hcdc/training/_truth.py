@@ -25,7 +25,7 @@ from hcdc.tasks._base import Task
 from hcdc.tasks._image import ImageTask
 from hcdc.training._many import init_many, lanes_that_fit, score_many, train_many
 from hcdc.training._networks import forward, side_by_side, train_networks
-from hcdc.training._predictors import image_networks
+from hcdc.training._predictors import image_networks, statistics_of
 
 SCORED = 1000
 """Images that are scored at once."""
@@ -116,6 +116,7 @@ def _run_images(
 ) -> list[Result]:
     """`run_candidates` for networks of different shapes; a part's share of seconds is not measured apart."""
     results: list[Result] = []
+    reference = statistics_of(task, train, recipe)
     at_once = 64 if torch.device(device).type == "cuda" else 2 * torch.get_num_threads()
     for start in range(0, len(configs), at_once):
         batch = list(configs[start : start + at_once])
@@ -126,7 +127,7 @@ def _run_images(
             network: int, _: int, repeats: range, params: Params, networks: Any = networks
         ) -> torch.Tensor:
             many = side_by_side(networks[network], len(repeats))
-            return torch.stack([_score(many, params, task, part) for part in parts.values()], 1)
+            return torch.stack([_score(many, params, task, part, reference) for part in parts.values()], 1)
 
         begun = time.perf_counter()
         found = train_networks(
@@ -150,12 +151,14 @@ def _run_images(
     return results
 
 
-def _score(network: Any, params: Params, task: ImageTask, part: Images) -> torch.Tensor:
-    """Loss and accuracy ``[R, 2]`` on a part; BatchNorm takes the statistics of up to `SCORED` images, in
-    equal shares: a last one of few images would be scored by poor statistics.
+def _score(
+    network: Any, params: Params, task: ImageTask, part: Images, reference: torch.Tensor | None
+) -> torch.Tensor:
+    """Loss and accuracy ``[R, 2]`` on a part; BatchNorm takes the statistics of the reference, or of up to
+    `SCORED` images, in equal shares: a last one of few images would be scored by poor statistics.
     """
     shares = torch.tensor_split(part.x, math.ceil(len(part) / SCORED))
-    logits = [forward(network, params, task.inputs(x)) for x in shares]
+    logits = [forward(network, params, task.inputs(x), reference) for x in shares]
     outputs = torch.cat(logits, 1)
     loss, score = (torch.vmap(lambda o, f=f: f(o, part))(outputs) for f in (task.loss, task.score))
     return torch.stack([loss, score], 1)
