@@ -81,7 +81,7 @@ def test_records_of_hcdc_hold_every_judge_and_what_was_known(protocol):
 
 def test_copies_are_judged_on_some_cells_by_both_recipes(protocol, monkeypatch):
     monkeypatch.setattr(nas201, "PUBLISHED", dataclasses.replace(nas201.PUBLISHED, steps=3, batch=10))
-    protocol.copy("herding", 1, ["calibrated", "published"])
+    protocol.copies(["herding"], 1, ["calibrated", "published"])
     protocol.hcdc(8, "random", range(1), ["weighted"], whole=False)
     found = list(records.read(protocol.out))
     assert [(r["label"], r.get("recipe_name")) for r in found[:2]] == [
@@ -90,6 +90,19 @@ def test_copies_are_judged_on_some_cells_by_both_recipes(protocol, monkeypatch):
     assert [r["recipe"]["steps"] for r in found[:2]] == [2, 3]
     assert all(len(r["val.loss"]) == len(r["real.score"]) == 3 for r in found[:2])
     assert all(len(r["loss"]) == 3 for r in found[2:])
+
+
+def test_copies_are_judged_together_as_alone_and_kept(protocol, tmp_path, monkeypatch):
+    protocol.copies(["random", "herding"], 1, ["calibrated"], tmp_path / "kept")
+    protocol.copies(["herding"], 1, ["calibrated"])
+    one, two, alone = records.read(protocol.out)
+    assert [r["label"] for r in (one, two, alone)] == ["random", "herding", "herding"]
+    assert two["val.loss"] == alone["val.loss"] != one["val.loss"]
+    monkeypatch.setattr(nas201, "condense", None)  # nothing is made again
+    protocol.copies(["random", "herding"], 1, ["calibrated"], tmp_path / "kept")
+    again = list(records.read(protocol.out))[3:]
+    assert [r["val.loss"] for r in again] == [one["val.loss"], two["val.loss"]]
+    assert [r["making"] for r in again] == [one["making"], two["making"]]
 
 
 def test_alignment_is_a_start_for_probes_and_meets_no_judge(protocol, monkeypatch):
@@ -119,7 +132,7 @@ def test_what_is_not_known_is_refused_before_the_work(protocol):
     with pytest.raises(InputError, match=r"--modes 'nearest'.*aligned, both, probes, weighted"):
         protocol.hcdc(0, "random", range(1), ["probes", "nearest"], whole=True)
     with pytest.raises(InputError, match=r"--recipes.*'best'.*calibrated, published"):
-        protocol.copy("random", 0, ["best"])
+        protocol.copies(["random"], 0, ["best"])
     assert not protocol.out.exists()
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import logging
 import time
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ from hcdc.condensers._probing import learn_examples, make_companions, mean_loss,
 from hcdc.core import records
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import unknown_name
+from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import derive, numpy_stream, stream
@@ -36,7 +38,7 @@ from hcdc.datasets import CondensedDataset, data
 from hcdc.datasets._images import Images
 from hcdc.spaces import Config, NASBench201, NASBench201Table, TableTruth
 from hcdc.tasks import ImageTask
-from hcdc.training import predictors, run_candidates
+from hcdc.training import predictors, run_on_sets
 
 PROTOCOL = "nas201"
 TUNING, APART, REAL = 1000, 1000, 2000
@@ -142,16 +144,16 @@ class Protocol:
         )
 
     def judge(
-        self, s_train: Images, parts: dict[str, Images], recipe: Recipe, cells: Sequence[Config]
-    ) -> tuple[dict[str, Any], float]:
-        """Scores of judging cells on every part, and the seconds of training and scoring."""
+        self, trains: Sequence[Images], parts: dict[str, Images], recipe: Recipe, cells: Sequence[Config]
+    ) -> tuple[list[dict[str, Any]], float]:
+        """Scores of judging cells on every part, by training set, and the seconds that each set took."""
         begun = time.perf_counter()
-        results = run_candidates(
-            self.task, self.space, cells, s_train, parts, recipe, 0, "judge", self.device
-        )
+        results = run_on_sets(
+            self.task, self.space, cells, trains, parts, recipe, 0, "judge", self.device
+        )  # fmt: skip
         names = [f"{part}.{what}" for part in parts for what in ("loss", "score")]
-        table = {name: [round(r.values[name], 5) for r in results] for name in names}
-        return table, time.perf_counter() - begun
+        tables = [{name: [round(r.values[name], 5) for r in own] for name in names} for own in results]
+        return tables, (time.perf_counter() - begun) / len(trains)
 
     def hcdc(
         self, seed: int, train_method: str, draws: Sequence[int], modes: Sequence[str], whole: bool
@@ -218,7 +220,7 @@ class Protocol:
                     "history": history,
                 }
                 log.info("%s draw %d seed %d: %s, %.1f s", mode, draw, seed, history[-1], spent)
-        table, seconds = self.judge(s_train, parts, self.calibrated, judged)  # type: ignore[arg-type]
+        (table,), seconds = self.judge([s_train], parts, self.calibrated, judged)  # type: ignore[list-item]
         for part in parts:
             label = part.split("-")[0]
             named = {what: table[f"{part}.{what}"] for what in ("loss", "score")}
@@ -250,38 +252,44 @@ class Protocol:
         note = {"condense_seconds": spent, "history": found.history, "alignment": made.config.settings()}
         return found.val, note | {"relaxed_trainings": found.full_trainings}
 
-    def made(self, method: str, seed: int, keep: Path | None) -> CondensedDataset:
-        """A copy by one of the other methods; one that lies in ``keep`` is not made again."""
-        file = None
+    def made(self, method: str, seed: int, keep: Path | None) -> tuple[Images, Images, dict[str, Any]]:
+        """S_train, S_val and how they were made; a copy that lies in ``keep`` is not made again."""
         if keep is not None:
             file = keep / f"{self.shared['dataset']}-{method}-{self.train_size}-{seed}.hcdc"
-            if file.exists():
-                return CondensedDataset.load(file)
+            told = file.with_suffix(".json")
+            if file.exists() and told.exists():
+                small = CondensedDataset.load(file).to(self.device)
+                return small.train, small.val, json.loads(told.read_text())  # type: ignore[return-value]
         made = condense(
             self.task, self.space, method, train_size=self.train_size, val_size=self.val_size, seed=seed,
             val_method="random", device=self.device,
         )  # fmt: skip
-        if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
             made.save(file)
-        return made
+            write_atomic(told, json.dumps(made.record, sort_keys=True) + "\n")
+        small = made.to(self.device)
+        return small.train, small.val, made.record  # type: ignore[return-value]
 
-    def copy(self, method: str, seed: int, recipes: Sequence[str], keep: Path | None = None) -> None:
-        """Judge by a copy of one of the other methods: its S_train, random validation images."""
+    def copies(
+        self, methods: Sequence[str], seed: int, recipes: Sequence[str], keep: Path | None = None
+    ) -> None:
+        """Judge by copies of other methods: each one's S_train, the same random validation images."""
         for name in recipes:
             if name not in RECIPES:
                 raise unknown_name("--recipes", name, RECIPES)
-        made = self.made(method, seed, keep)
-        small = made.to(self.device)
+        made = [self.made(method, seed, keep) for method in methods]
+        parts = {"val": made[0][1], "real": self.real}
+        trains = [s_train for s_train, _, _ in made]
         for name in recipes:
             recipe = PUBLISHED if name == "published" else self.calibrated
-            parts: dict[str, Any] = {"val": small.val, "real": self.real}
-            table, seconds = self.judge(small.train, parts, recipe, self.cells[: self.some])  # type: ignore[arg-type]
-            self.write(
-                method, seed=seed, recipe_name=name, recipe=recipe.as_dict(), judge_seconds=seconds,
-                making=made.record, **table,
-            )  # fmt: skip
-            log.info("%s %s seed %d judged in %.1f s", method, name, seed, seconds)
+            tables, seconds = self.judge(trains, parts, recipe, self.cells[: self.some])
+            for method, (_, _, making), table in zip(methods, made, tables):
+                self.write(
+                    method, seed=seed, recipe_name=name, recipe=recipe.as_dict(), judge_seconds=seconds,
+                    making=making, **table,
+                )  # fmt: skip
+            log.info("%s, %s recipe, seed %d: %.1f s each", ", ".join(methods), name, seed, seconds)
 
 
 def main() -> None:
@@ -312,14 +320,14 @@ def main() -> None:
         given.some, given.out, given.device,
     )  # fmt: skip
     protocol.write_truth()
+    keep = None if given.keep is None else Path(given.keep)
+    others = [row for row in given.rows.split(",") if row != "hcdc"]
     for seed in (int(v) for v in given.seeds.split(",")):
-        for row in given.rows.split(","):
-            if row == "hcdc":
-                modes = given.modes.split(",")
-                protocol.hcdc(seed, given.train_method, range(given.draws), modes, given.whole)
-            else:
-                keep = None if given.keep is None else Path(given.keep)
-                protocol.copy(row, seed, given.recipes.split(","), keep)
+        if "hcdc" in given.rows.split(","):
+            modes = given.modes.split(",")
+            protocol.hcdc(seed, given.train_method, range(given.draws), modes, given.whole)
+        if others:
+            protocol.copies(others, seed, given.recipes.split(","), keep)
 
 
 if __name__ == "__main__":

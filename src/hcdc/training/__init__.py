@@ -6,7 +6,7 @@ from hcdc.training._gcn import GCNRecipe, gcn_accuracy, train_gcn
 from hcdc.training._many import Scores, init_many, score_many, train_many
 from hcdc.training._networks import train_networks
 from hcdc.training._predictors import Predictor, predictors
-from hcdc.training._truth import Result, cache_folder, run_candidates, truth
+from hcdc.training._truth import Result, cache_folder, run_candidates, run_on_sets, truth
 
 __all__ = [
     "Captured",
@@ -22,6 +22,7 @@ __all__ = [
     "init_many",
     "predictors",
     "run_candidates",
+    "run_on_sets",
     "score_many",
     "train_convnets",
     "train_gcn",

@@ -74,7 +74,7 @@ def run_candidates(
         on_batch: Called with each finished batch.
     """
     if isinstance(task, ImageTask):
-        return _run_images(task, space, configs, train, parts, recipe, seed, role, device, on_batch)
+        return run_on_sets(task, space, configs, [train], parts, recipe, seed, role, device, on_batch)[0]
     results: list[Result] = []
     lanes = max(1, lanes_that_fit(task, train, device) // recipe.seeds) if space.batched else 1
     for start in range(0, len(configs), lanes):
@@ -102,21 +102,26 @@ def run_candidates(
     return results
 
 
-def _run_images(
+def run_on_sets(
     task: ImageTask,
     space: Space,
     configs: Sequence[Config],
-    train: Images,
+    trains: Sequence[Images],
     parts: dict[str, Images],
     recipe: Recipe,
     seed: int,
     role: str,
     device: torch.device | str,
-    on_batch: Callable[[list[tuple[Config, Result]]], None] | None,
-) -> list[Result]:
-    """`run_candidates` for networks of different shapes; a part's share of seconds is not measured apart."""
-    results: list[Result] = []
-    reference = statistics_of(task, train, recipe)
+    on_batch: Callable[[list[tuple[Config, Result]]], None] | None = None,
+) -> list[list[Result]]:
+    """`run_candidates` of images on several training sets of one size, which share what is set up for a
+    network: results by training set and candidate. A part's share of seconds is not measured apart.
+
+    Args:
+        on_batch: Called with each finished batch of the first training set.
+    """
+    results: list[list[Result]] = [[] for _ in trains]
+    references = [statistics_of(task, train, recipe) for train in trains]
     at_once = 64 if torch.device(device).type == "cuda" else 2 * torch.get_num_threads()
     for start in range(0, len(configs), at_once):
         batch = list(configs[start : start + at_once])
@@ -124,35 +129,43 @@ def _run_images(
 
         @torch.no_grad()
         def score(
-            network: int, _: int, repeats: range, params: Params, networks: Any = networks
+            network: int, k: int, repeats: range, params: Params, networks: Any = networks
         ) -> torch.Tensor:
             many = side_by_side(networks[network], len(repeats))
-            return torch.stack([_score(many, params, task, part, reference) for part in parts.values()], 1)
+            found = [_score(many, params, task, part, references[k]) for part in parts.values()]
+            return torch.stack(found, 1)
 
         begun = time.perf_counter()
         found = train_networks(
-            networks, [train], recipe, score, seed=seed, role=role, device=device, inputs=task.inputs
+            networks, trains, recipe, score, seed=seed, role=role, device=device, inputs=task.inputs
         )
-        share = (time.perf_counter() - begun) / len(batch)
-        done: list[Result] = []
-        for sets in found:
-            mean = torch.cat(sets[0]).double().mean(0).cpu()  # [parts, 2]
-            if not bool(torch.isfinite(mean).all()):
-                raise NumericalError(
-                    f"candidate {batch[len(done)]} has a non-finite loss after training; a smaller learning "
-                    f"rate (now {recipe.lr}) or a limit on the gradient's norm ('clip') may help"
-                )
-            named = zip(parts, mean.tolist())
-            values = {f"{part}.{what}": v for part, row in named for what, v in zip(("loss", "score"), row)}
-            done.append(Result(values, share))
-        results += done
+        share = (time.perf_counter() - begun) / len(batch) / len(trains)
+        for k, done in enumerate(results):
+            for config, sets in zip(batch, found):
+                done.append(_result(config, torch.cat(sets[k]), parts, recipe, share))
         if on_batch is not None:
-            on_batch(list(zip(batch, done)))
+            on_batch(list(zip(batch, results[0][start:])))
     return results
 
 
+def _result(
+    config: Config, scores: torch.Tensor, parts: dict[str, Images], recipe: Recipe, seconds: float
+) -> Result:
+    """The result of a candidate from the scores ``[R, parts, 2]`` of its repeats."""
+    mean = scores.double().mean(0).cpu()
+    if not bool(torch.isfinite(mean).all()):
+        raise NumericalError(
+            f"candidate {config} has a non-finite loss after training; a smaller learning "
+            f"rate (now {recipe.lr}) or a limit on the gradient's norm ('clip') may help"
+        )
+    named = zip(parts, mean.tolist())
+    return Result(
+        {f"{part}.{what}": v for part, row in named for what, v in zip(("loss", "score"), row)}, seconds
+    )
+
+
 def _score(
-    network: Any, params: Params, task: ImageTask, part: Images, reference: torch.Tensor | None
+    network: Any, params: Params, task: ImageTask, part: Images, reference: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Loss and accuracy ``[R, 2]`` on a part; BatchNorm takes the statistics of the reference, or of up to
     `SCORED` images, in equal shares: a last one of few images would be scored by poor statistics.
