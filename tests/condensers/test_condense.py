@@ -10,7 +10,7 @@ from reducer_conformance import reduce
 from tiny_graph import tiny_task
 
 import hcdc.condensers._condense as condensing
-from hcdc.condensers import METHODS, condense, hcdc_presets, make_hcdc, make_reducer, plan
+from hcdc.condensers import METHODS, condense, hcdc_presets, make_hcdc, make_probing, make_reducer, plan
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.recipe import Recipe
@@ -81,7 +81,9 @@ def test_presets_are_settings_by_name():
     assert {"default", "demo", "paper"} <= set(presets)
     for name, preset in presets.items():
         assert preset["note"]
-        assert {**make_hcdc().settings(), **preset["settings"]} == make_hcdc(name).settings()
+        plain = {**make_hcdc().settings(), **make_probing().settings()}
+        named = {**make_hcdc(name).settings(), **make_probing(name).settings()}
+        assert {**plain, **preset["settings"]} == named
     paper = make_hcdc("paper")
     assert (paper.response, paper.schedule, paper.distance, paper.anchors) == (
         "shared",

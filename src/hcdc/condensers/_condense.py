@@ -164,7 +164,8 @@ def condense(
             ``"real"`` (none: the whole real validation set is used). From probes, candidates whose full-data
             result is known: ``"probes"`` (their order is learned) and ``"weighted"`` (real validation
             examples with weights); for images ``"both"`` is alignment first, then probes. The default is
-            ``"both"`` for HCDC (of images without a table: ``"aligned"``), ``"same"`` otherwise.
+            ``"both"`` for HCDC (of images ``"probes"`` with a table, ``"aligned"`` without), ``"same"``
+            otherwise.
         preset: Named settings of the method.
         options: Settings that differ from the preset.
         truth: A table of full-data results for the probes; without it they are trained on the full data.
@@ -343,7 +344,9 @@ def plan(
     default = ("reach" if task.kind == "graph" else "random") if learned else method
     train_method = train_method or default
     images = isinstance(task, ImageTask)
-    val_method = val_method or (("aligned" if images and truth is None else "both") if learned else "same")
+    if val_method is None:
+        of_images = "aligned" if truth is None else "probes"
+        val_method = (of_images if images else "both") if learned else "same"
     if train_method not in REDUCERS:
         raise unknown_name("train_method", train_method, REDUCERS)
     if val_method not in VAL_METHODS:
