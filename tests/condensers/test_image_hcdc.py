@@ -2,10 +2,12 @@
 
 import dataclasses
 import functools
+import json
 
 import pytest
 import torch
 from quick_hcdc import Interrupting, content
+from scipy import stats
 from tiny_images import tiny_image_data
 from torch import nn
 
@@ -13,14 +15,16 @@ import hcdc.condensers._condense as condensing
 import hcdc.condensers._hcdc as aligning
 from hcdc.condensers import condense, plan
 from hcdc.condensers._hcdc import HCDC
-from hcdc.condensers._probing import Companions, Probing, companion_configs, probe_configs
+from hcdc.condensers._probing import Companions, Probing, companion_configs, probe_configs, recipes_around
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
-from hcdc.datasets import CondensedDataset
+from hcdc.datasets import CondensedDataset, data
+from hcdc.evaluation import evaluate
 from hcdc.spaces import Finite, NASBench201, PolynomialFilter, config_hash, halves
 from hcdc.tasks import ImageTask
+from hcdc.training import predictors
 
 SPACE = NASBench201(channels=2)
 QUICK = {
@@ -197,6 +201,9 @@ FACTORY = functools.partial(lambda config: nn.Sequential(nn.Flatten(), nn.Linear
         ("space", SPACE, {"options": {"fanout": "5"}}, "'fanout' of method 'hcdc' is for graphs"),
         ("space", SPACE, {"options": {"probs": 5}}, "'probs' is not known; did you mean 'probes'"),
         ("space", SPACE, {"options": {"probes": 2.5}}, "'probes' of method 'hcdc' must be int"),
+        ("space", SPACE, {"options": {"calibrate": 1}}, "'calibrate' of method 'hcdc' must be bool, got 1"),
+        ("space", SPACE, {"options": {"calibrate": "true"}}, "'calibrate' of method 'hcdc' must be bool"),
+        ("space", SPACE, {"options": {"calibrated": True}}, "did you mean 'calibrate'"),
         ("space", SPACE, {"val_method": "weigthed"}, "did you mean 'weighted'"),
         (
             "space",
@@ -230,11 +237,13 @@ def test_a_table_is_for_probes(task):
     with pytest.raises(InputError, match="truth: val_method 'aligned' needs no full-data results of probes"):
         plan(task, SPACE, train_size=6, val_method="aligned", truth=Table())
     with_table = plan(task, SPACE, train_size=6, truth=Table())
-    assert with_table.meta["val_method"] == "both"
+    assert with_table.meta["val_method"] == "probes"
     assert with_table.meta["truth"] == {"name": "fake"}
-    assert with_table.config.anchors == 0.0  # the probes are the anchors
+    assert with_table.config is None
     assert with_table.probing is not None
-    assert with_table.key() != plan(task, SPACE, train_size=6, val_method="both").key()
+    both = plan(task, SPACE, train_size=6, val_method="both", truth=Table())
+    assert both.config.anchors == 0.0  # the probes are the anchors
+    assert both.key() != plan(task, SPACE, train_size=6, val_method="both").key()
     for val_method, aligns, probes in (
         ("aligned", True, False),
         ("probes", False, True),
@@ -297,3 +306,204 @@ def test_algorithm_1_runs_on_images(task):
     assert len(small.record["history"]) == 1
     assert not torch.equal(small.val.x, task.sample("val", 15, 0).x)
     assert small.record["full_trainings"] == 0
+
+
+# --- the recipe on the copy ---------------------------------------
+
+
+CALIBRATING = {"probes": 4, "probe_steps": 2, "calibrate": True}
+TWENTY = {"train_size": 20, "val_size": 10, "truth_epochs": 1}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return ImageTask(data("digits"))
+
+
+def calibrated(
+    task, companions=0, seed=0, val_method="probes", options=CALIBRATING, space=SPACE, **arguments
+):
+    options = {**options, "companions": companions}
+    return condense(
+        task, space, "hcdc", **TWENTY, val_method=val_method, seed=seed, options=options, **arguments
+    )
+
+
+def planned(task, val_method="probes", space=SPACE, **options):
+    options = {**CALIBRATING, "companions": 0, **options}
+    return plan(task, space, "hcdc", **TWENTY, val_method=val_method, options=options)
+
+
+@pytest.fixture(scope="module", params=[("probes", 0, 1), ("probes", 4, 0), ("weighted", 4, 2)], ids=str)
+def copied(request, digits, tmp_path_factory):
+    """Val method, number of companions, seed and a copy; by seeds 1 and 2 another recipe than planned."""
+    val_method, companions, seed = request.param
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HCDC_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return *request.param, calibrated(digits, companions, seed, val_method)
+
+
+def loss_order(task, space, small, recipe, seed=0):
+    """Spearman's correlation of full-data scores and minus the losses on T_val of the probes, by hand."""
+    probes = small.meta["probes"]
+    networks = predictors(
+        task, space, probes["configs"], small.train, recipe, seed=seed, role="probe", device="cpu"
+    )
+    real = task.chosen("val", torch.arange(len(task.val)))
+    with torch.no_grad():
+        losses = [torch.stack([task.loss(o, real) for o in predict(real)]).mean() for predict in networks]
+    return stats.spearmanr(probes["score"], [-float(loss) for loss in losses]).statistic
+
+
+def test_the_file_has_the_recipe_that_ranks_the_probes_best(copied, digits):
+    val_method, companions, seed, small = copied
+    tried = small.meta["recipes_tried"]
+    around = recipes_around(planned(digits, val_method).calibrated, digits)
+    assert [entry["recipe"] for entry in tried] == [recipe.as_dict() for recipe in around]
+    assert len(tried) == 6
+    for recipe, entry in zip(around, tried):
+        assert entry["probe_spearman"] == pytest.approx(loss_order(digits, SPACE, small, recipe, seed))
+    reached = [entry["probe_spearman"] for entry in tried]
+    assert len(set(reached)) > 1
+    best = reached.index(max(reached))
+    assert small.meta["calibrated_recipe"] == tried[best]["recipe"]
+    assert small.meta["calibrated_recipe"]["metric"] == small.meta["metric"] == "loss"
+    assert small.meta["settings"]["val"]["calibrate"] is True
+    assert small.meta["settings"]["val"]["companions"] == companions
+    assert len(small.meta["candidates"]) == 4 + companions
+    assert small.record["full_trainings"] == 4  # the recipes cost none
+
+
+def test_an_equal_command_gives_an_equal_file(copied, digits):
+    val_method, companions, seed, small = copied
+    again = calibrated(digits, companions, seed, val_method)
+    assert again.to_bytes() == small.to_bytes()
+    loaded = CondensedDataset.from_bytes(small.to_bytes())
+    assert loaded.meta == small.meta
+    assert loaded.to_bytes() == small.to_bytes()
+
+
+def test_without_calibration_the_recipe_is_the_planned_one(digits):
+    small = calibrated(digits, options={**CALIBRATING, "calibrate": False})
+    made = planned(digits, calibrate=False)
+    assert small.meta["calibrated_recipe"] == made.calibrated.as_dict()
+    assert "recipes_tried" not in small.meta
+    assert made.probing.calibrate is False
+    assert planned(digits).probing.calibrate is True
+    assert planned(digits).key() != made.key()
+    assert (
+        made.key()
+        == plan(
+            digits,
+            SPACE,
+            **TWENTY,
+            val_method="probes",
+            options={"probes": 4, "probe_steps": 2, "companions": 0},
+        ).key()
+    )  # it is off where nothing is said
+
+
+def taking(number, monkeypatch):
+    """Let the recipe of that number be chosen; returns it once it is."""
+    chosen = []
+
+    def choose(task, truth, recipes, trained, seed, config):
+        assert len(truth) == len(trained(recipes[0])) == 4
+        chosen.append(recipes[number])
+        return recipes[number], [{"recipe": recipes[number].as_dict(), "probe_spearman": 0.5}]
+
+    monkeypatch.setattr(condensing, "choose_recipe", choose)
+    return chosen
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_probes_and_companions_are_trained_by_the_chosen_recipe(number, digits, monkeypatch):
+    chosen, asked = taking(number, monkeypatch), []
+
+    def train(task, space, configs, train, recipe, **options):
+        asked.append((configs, recipe))
+        assert options == {"seed": 0, "role": "probe", "device": "cpu"}
+        return [len(configs)] * len(configs)
+
+    monkeypatch.setattr(condensing, "predictors", train)
+    monkeypatch.setattr(condensing, "make_companions", lambda *a: None)
+    monkeypatch.setattr(
+        condensing, "learn_examples", lambda task, networks, scores, start, *a, **k: (start, networks)
+    )
+    small = calibrated(digits, companions=4)
+    probes, beside = probe_configs(SPACE, 4, 0), companion_configs(SPACE, 4, 4, 0)
+    usual = recipes_around(planned(digits).calibrated, digits)
+    assert chosen == [usual[number]]
+    assert asked == [(probes, usual[0]), (probes + beside, usual[number])]
+    assert small.meta["calibrated_recipe"] == usual[number].as_dict()
+    assert small.record["history"] == [8] * 4  # probes alone, of all that were trained together
+
+
+@pytest.mark.parametrize("number", [1, 5])
+def test_evaluation_trains_by_the_chosen_recipe(number, digits, monkeypatch, tmp_path):
+    """Twice the steps, and statistics of the training images: scores are those of it, not of the planned."""
+    (recipe,) = [recipes_around(planned(digits).calibrated, digits)[number]]
+    taking(number, monkeypatch)
+    small = CondensedDataset.load(calibrated(digits).save(tmp_path / "copy.hcdc"))
+    assert Recipe.from_dict(small.meta["calibrated_recipe"]) == recipe
+    judged = evaluate(small, candidates=3, rivals=False)
+    losses = {}
+    for one in (recipe, planned(digits).calibrated):
+        networks = predictors(
+            digits, SPACE, judged["configs"], small.train, one, seed=0, role="judge", device="cpu"
+        )
+        losses[one] = [float(digits.loss(predict(small.val)[0], small.val)) for predict in networks]
+    assert judged["proxy"] == pytest.approx([-loss for loss in losses[recipe]], rel=1e-4)
+    other = losses[planned(digits).calibrated]
+    assert all(abs(a - b) > 1e-4 for a, b in zip(losses[recipe], other))
+
+
+def test_a_file_from_before_the_setting_is_judged_by_the_batch(digits, tmp_path):
+    """Recipes without 'statistics' and settings without 'calibrate'."""
+    small = calibrated(digits, options={**CALIBRATING, "calibrate": False})
+    meta = json.loads(json.dumps(small.meta))
+    for name in ("full_recipe", "calibrated_recipe"):
+        assert meta[name].pop("statistics") == "batch"
+    assert meta["settings"]["val"].pop("calibrate") is False
+    file = CondensedDataset(small.train, small.val, meta).save(tmp_path / "old.hcdc")
+    old = CondensedDataset.load(file)
+    assert "statistics" not in old.meta["calibrated_recipe"]
+    assert Recipe.from_dict(old.meta["calibrated_recipe"]).statistics == "batch"
+    one, two = (evaluate(copy, candidates=3, rivals=False) for copy in (small, old))
+    for key in ("proxy", "truth", "test", "configs"):
+        assert one[key] == two[key]
+
+
+def test_an_interrupted_calibration_continues_to_the_same_bytes(digits, tmp_path):
+    """Stopped at the last step of S_val; full-data results are known by then."""
+    options = {**CALIBRATING, "probe_steps": 11}
+    small, known, path = calibrated(digits, options=options), Interrupting(), tmp_path / "state"
+    calibrated(digits, options=options, progress=known)
+    with pytest.raises(KeyboardInterrupt):
+        calibrated(digits, options=options, checkpoint=path, progress=Interrupting(known.reports))
+    assert {file.name for file in tmp_path.iterdir()} == {"state.probes"}
+    again = calibrated(digits, options=options, checkpoint=path)
+    assert again.to_bytes() == small.to_bytes()
+    assert list(tmp_path.iterdir()) == []
+
+
+def wide(config):
+    width = config["width"]
+    return nn.Sequential(
+        nn.Conv2d(1, width, 3), nn.BatchNorm2d(width), nn.ReLU(), nn.Flatten(), nn.Linear(36 * width, 10)
+    )
+
+
+def test_modules_of_a_user_choose_among_what_they_can(digits):
+    """BatchNorm of a module knows the batch alone: no recipe with other statistics is tried."""
+    own, space = ImageTask(digits.data, wide), Finite("width", list(range(1, 13)))
+    small = calibrated(own, space=space)
+    around = recipes_around(planned(own, space=space).calibrated, own)
+    tried = small.meta["recipes_tried"]
+    assert [entry["recipe"] for entry in tried] == [recipe.as_dict() for recipe in around]
+    assert len(tried) == 5
+    assert {entry["recipe"]["statistics"] for entry in tried} == {"batch"}
+    for recipe, entry in zip(around, tried):
+        assert entry["probe_spearman"] == pytest.approx(loss_order(own, space, small, recipe))
+    reached = [entry["probe_spearman"] for entry in tried]
+    assert small.meta["calibrated_recipe"] == tried[reached.index(max(reached))]["recipe"]

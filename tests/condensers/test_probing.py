@@ -1,20 +1,26 @@
 """S_val from probes: slopes, weights, and a control with a shuffled truth."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 import torch
-from quick_hcdc import Interrupting
+from quick_hcdc import SPACE as GRAPHS
+from quick_hcdc import Interrupting, short_recipes, tiny_table
 from scipy import optimize, stats
+from tiny_graph import tiny_task
 from tiny_images import tiny_image_data
+from torch import nn
 from torch.nn import functional as F
 
 import hcdc.condensers._probing as probing
+from hcdc.condensers import condense, plan
 from hcdc.condensers._probing import (
     Companions,
     Probing,
     Slopes,
+    choose_recipe,
     companion_configs,
     correlation,
     example_losses,
@@ -24,6 +30,7 @@ from hcdc.condensers._probing import (
     mean_loss,
     probe_configs,
     rank_targets,
+    recipes_around,
     weigh_examples,
 )
 from hcdc.core.checkpoint import Checkpoint
@@ -36,6 +43,8 @@ from hcdc.datasets import data
 from hcdc.spaces import Finite, NASBench201, PolynomialFilter, config_hash, halves
 from hcdc.tasks import ImageTask
 from hcdc.training import predictors
+
+__all__ = ["short_recipes"]
 
 SPACE = NASBench201(channels=2)
 TRUTH = [0.5, 0.1, 0.9, 0.3, 0.7]
@@ -161,6 +170,192 @@ def test_correlation_is_pearsons_of_minus_the_losses():
 def test_settings_that_cannot_be_are_refused(settings, words):
     with pytest.raises(InputError, match=words):
         Probing(**settings)
+
+
+# --- the recipe on the copy ---------------------------------------------------------------------------------
+
+BASE = Recipe(
+    steps=10, lr=0.05, weight_decay=3e-4, seeds=2, metric="loss", optimizer="sgd", batch=20, clip=5.0
+)
+FOUR = [dataclasses.replace(BASE, steps=steps) for steps in (10, 20, 5, 7)]
+
+
+def sure(strength, repeats=1):
+    """A predictor that says the label with so much confidence: its loss falls as the strength grows."""
+    many = torch.as_tensor(strength, dtype=torch.float64).expand(repeats)
+    return lambda seen: many[:, None, None] * F.one_hot(seen.y, 10)
+
+
+def chosen_of(task, strengths, truth=(1, 2, 3, 4), recipes=FOUR, seed=0, **settings):
+    """`choose_recipe` where probes have these strengths by recipe, and the recipes they were trained by."""
+    asked = []
+
+    def trained(recipe):
+        asked.append(recipe)
+        return [sure(s) for s in strengths[recipes.index(recipe)]]
+
+    chosen, tried = choose_recipe(task, list(truth), recipes, trained, seed, Probing(**settings))
+    assert asked == list(recipes)  # each once, in order
+    assert [entry["recipe"] for entry in tried] == [recipe.as_dict() for recipe in recipes]
+    assert json.loads(json.dumps(tried, allow_nan=False)) == tried
+    return chosen, [entry["probe_spearman"] for entry in tried]
+
+
+def test_the_recipe_is_taken_by_which_the_probes_are_ranked_best(digits):
+    strengths = [[2, 1, 3, 4], [1, 3, 2, 0.5], [0.1, 2, 3, 9], [4, 3, 2, 1]]
+    expected = [stats.spearmanr([1, 2, 3, 4], row).statistic for row in strengths]
+    chosen, told = chosen_of(digits, strengths)
+    assert chosen == FOUR[2]
+    assert told == pytest.approx(expected)
+    assert told[2] == pytest.approx(1)
+    # the truth decides, not the losses
+    chosen, told = chosen_of(digits, strengths, truth=(4, 3, 2, 1))
+    assert chosen == FOUR[3]
+    assert told == pytest.approx([-value for value in expected])
+
+
+def test_of_equal_recipes_the_first_is_taken(digits):
+    rising = [1, 2, 3, 4]
+    chosen, told = chosen_of(digits, [[2, 1, 3, 4], rising, [0.1, 0.2, 0.3, 0.4], [1, 5, 6, 7]])
+    assert chosen == FOUR[1]
+    assert told == pytest.approx([0.8, 1, 1, 1])
+    assert chosen_of(digits, [rising] * 4)[0] == FOUR[0]
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("strengths", "taken", "told"),
+    [
+        ([[NAN, 2, 3, 4], [2, 1, 3, 4], [1, 2, 3, 4], [4, 3, 2, 1]], 2, [None, 0.8, 1, -1]),
+        ([[1, 2, 3, -INF], [1, 2, NAN, 4], [3, 4, 2, 1], [4, 3, 2, 1]], 2, [None, None, -0.8, -1]),
+        ([[NAN, NAN, NAN, NAN], [5, 5, 5, 5], [4, 3, 2, 1], [1, 2, 3, NAN]], 2, [None, None, -1, None]),
+        ([[NAN, 2, 3, 4], [5, 5, 5, 5], [NAN, 2, 3, 4], [0, 0, 0, INF]], 0, [None] * 4),
+    ],
+    ids=["a better one", "however bad", "the worst there is", "none at all"],
+)
+def test_a_recipe_without_finite_losses_is_not_taken(strengths, taken, told, digits):
+    chosen, found = chosen_of(digits, strengths)
+    assert chosen == FOUR[taken]
+    assert found == [None if value is None else pytest.approx(value) for value in told]
+
+
+def test_probes_without_an_order_leave_the_first_recipe(digits):
+    chosen, told = chosen_of(digits, [[1, 2, 3, 4]] * 4, truth=(2, 2, 2, 2))
+    assert chosen == FOUR[0]
+    assert told == [None] * 4
+
+
+@pytest.mark.parametrize(("pool", "count"), [(30, 30), (2000, 143)])
+def test_recipes_are_compared_on_real_validation_examples(pool, count, digits):
+    """Those of the pool, without gradients, by the mean loss over repeats."""
+    picked = torch.randperm(143, generator=stream(3, "pool"))[:count].sort().values
+    expected, seen = digits.chosen("val", picked), []
+    repeats = [[-2.0, 4.0], [1.9, 1.9], [2.0, 2.1], [0.9, 0.9]]  # the first is once sure, once wrong
+
+    def trained(recipe):
+        def make(strengths):
+            def predict(images):
+                seen.append((images, torch.is_grad_enabled()))
+                return sure(strengths, 2)(images)
+
+            return predict
+
+        return [make(strengths) for strengths in repeats]
+
+    losses = [
+        np.mean([float(F.cross_entropy(s * F.one_hot(expected.y, 10).double(), expected.y)) for s in row])
+        for row in repeats
+    ]
+    assert losses[0] > losses[3]
+    assert np.mean(repeats[0]) > np.mean(repeats[3])
+    truth = [0.3, 0.9, 0.8, 0.6]
+    _, (told,) = choose_recipe(digits, truth, FOUR[:1], trained, 3, Probing(pool=pool))
+    assert told["probe_spearman"] == pytest.approx(stats.spearmanr(truth, -np.array(losses)).statistic)
+    assert len(seen) == 4
+    for images, graded in seen:
+        assert torch.equal(images.x, expected.x)
+        assert torch.equal(images.y, expected.y)
+        assert not graded
+
+
+def test_real_predictors_are_compared_by_their_order(digits, fourteen):
+    """Fourteen trained cells: the truth is that of one recipe's losses, turned round for the other."""
+    with torch.no_grad():
+        losses = [
+            float(mean_loss(digits, predict, digits.chosen("val", torch.arange(143)))) for predict in fourteen
+        ]
+    recipes = FOUR[:2]
+    trained = {recipes[0]: fourteen[::-1], recipes[1]: fourteen}
+    chosen, tried = choose_recipe(digits, [-l for l in losses], recipes, trained.get, 0, Probing())
+    assert chosen == recipes[1]
+    expected = stats.spearmanr(losses, losses[::-1]).statistic
+    assert [t["probe_spearman"] for t in tried] == [pytest.approx(expected), pytest.approx(1)]
+
+
+AROUND = [{}, {"steps": 20}, {"steps": 5}, {"lr": 0.1}]
+AUGMENTED = {"steps": 20, "augment": "flip-crop"}
+
+
+def module(config):
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64, config["width"]), nn.ReLU(), nn.Linear(config["width"], 10)
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "changes"),
+    [
+        (lambda: ImageTask(data("digits")), [*AROUND, AUGMENTED, {"statistics": "train"}]),
+        (lambda: ImageTask(data("digits"), module), [*AROUND, AUGMENTED]),
+        (lambda: ImageTask(data("digits"), "convnet"), [*AROUND, AUGMENTED]),
+        (tiny_task, AROUND),
+        (tiny_table, AROUND),
+    ],
+    ids=["cells", "modules", "convnet", "graph", "table"],
+)
+def test_recipes_around_one(make, changes):
+    found = recipes_around(BASE, make())
+    assert found == [dataclasses.replace(BASE, **change) for change in changes]
+    assert found[0] is BASE
+
+
+@pytest.mark.parametrize(("steps", "half"), [(1, 1), (2, 1), (3, 1), (5, 2), (156, 78)])
+def test_half_of_the_steps_is_one_at_least(steps, half, digits):
+    found = recipes_around(dataclasses.replace(BASE, steps=steps), digits)
+    assert [recipe.steps for recipe in found] == [steps, 2 * steps, half, steps, 2 * steps, steps]
+
+
+def test_what_else_a_recipe_says_is_kept(digits):
+    other = dataclasses.replace(BASE, lr_end=0.05, statistics="train", metric="accuracy", augment="flip-crop")
+    for recipe in recipes_around(other, digits):
+        assert recipe.lr_end == 0.05
+        assert (recipe.statistics, recipe.metric, recipe.augment) == ("train", "accuracy", "flip-crop")
+        assert (recipe.seeds, recipe.batch, recipe.clip) == (2, 20, 5.0)
+
+
+@pytest.mark.parametrize(("make", "space"), [(tiny_task, GRAPHS), (tiny_table, None)], ids=["graph", "table"])
+@pytest.mark.usefixtures("short_recipes")
+def test_graphs_and_tables_choose_their_recipe_too(make, space):
+    task = make()
+    space = space or task.space()
+    options = {"probes": 5, "probe_steps": 2, "calibrate": True}
+    arguments = {"train_size": 6, "val_size": 9, "val_method": "probes"}
+    small = condense(task, space, "hcdc", **arguments, options=options)
+    planned = plan(task, space, "hcdc", **arguments, options=options).calibrated
+    around = recipes_around(planned, task)
+    tried = small.meta["recipes_tried"]
+    assert [entry["recipe"] for entry in tried] == [recipe.as_dict() for recipe in around]
+    configs, scores = small.meta["probes"]["configs"], small.meta["probes"]["score"]
+    for recipe, entry in zip(around, tried):
+        networks = predictors(task, space, configs, small.train, recipe, seed=0, role="probe", device="cpu")
+        with torch.no_grad():
+            losses = [float(mean_loss(task, predict, task.val)) for predict in networks]
+        assert entry["probe_spearman"] == pytest.approx(stats.spearmanr(scores, -np.array(losses)).statistic)
+    best = max(entry["probe_spearman"] for entry in tried)
+    first = next(entry for entry in tried if entry["probe_spearman"] == best)
+    assert small.meta["calibrated_recipe"] == first["recipe"]
 
 
 # --- learned examples ---------------------------------------------------------------------------------------

@@ -37,6 +37,16 @@ def test_image_settings_survive_too_and_old_files_have_none_of_them():
     assert Recipe(lr=0.1, lr_end=0.1).lr_end == 0.1  # a constant rate
 
 
+def test_statistics_survive_and_are_those_of_the_batch_in_old_files():
+    recipe = Recipe(optimizer="sgd", statistics="train")
+    described = json.loads(json.dumps(recipe.as_dict()))
+    assert described["statistics"] == "train"
+    assert Recipe.from_dict(described) == recipe
+    assert Recipe().statistics == "batch"
+    old = {name: value for name, value in described.items() if name != "statistics"}
+    assert Recipe.from_dict(old) == Recipe(optimizer="sgd", statistics="batch") != recipe
+
+
 def test_numpy_numbers_are_numbers():
     assert Recipe(steps=np.int64(5), lr=np.float32(0.5)).steps == 5
 
@@ -69,6 +79,10 @@ def test_numpy_numbers_are_numbers():
         ({"optimizer": "sdg"}, "optimizer 'sdg' is not known; did you mean 'sgd'?"),
         ({"augment": "flip_crop"}, "augment 'flip_crop' is not known; did you mean 'flip-crop'?"),
         ({"augment": True}, "augment 'True' is not known"),
+        ({"statistics": "trian"}, "statistics 'trian' is not known; did you mean 'train'?"),
+        ({"statistics": "running"}, "statistics 'running' is not known"),
+        ({"statistics": None}, "statistics 'None' is not known"),
+        ({"statistic": "train"}, "recipe setting 'statistic' is not known; did you mean 'statistics'?"),
         ({"step": 5}, "recipe setting 'step' is not known; did you mean 'steps'?"),
     ],
 )

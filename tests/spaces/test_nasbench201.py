@@ -578,10 +578,10 @@ def test_lanes_on_cuda_take_kernels_of_3x3_at_stride_1_alone(as_cuda, forms):
     forms["conv"].clear()
     params = stacked([doubled(net, seed) for seed in range(2)])
     with as_cuda():
-        replace(net, lanes=2).forward(params, None, IMAGES)
+        replace(net, lanes=2, fused=True).forward(params, None, IMAGES)
         assert forms["conv"] == [(3, 1, 1), *[(3, 1, 2)] * (single - 1)]
         forms["conv"].clear()
-        replace(net, lanes=2).forward(params, None, IMAGES.repeat(1, 2, 1, 1))
+        replace(net, lanes=2, fused=True).forward(params, None, IMAGES.repeat(1, 2, 1, 1))
         assert forms["conv"] == [(3, 1, 2)] * single
     assert set(forms["matrix"]) == {(8, 8), (4, 4), (2, 2)}
 
@@ -606,6 +606,167 @@ def test_hypergradients_have_the_same_derivatives_by_the_forms_for_cuda(as_cuda)
     with as_cuda():
         torch.testing.assert_close(derivatives(), expected, rtol=1e-9, atol=1e-11)
         torch.testing.assert_close(derivatives(), expected, rtol=1e-9, atol=1e-11)
+
+
+# --- statistics of other images -----------------------------------------------------------------------------
+
+
+def settled(net, params, images) -> Module:
+    """The network of torch layers in ``eval()``, with running statistics set from ``images`` by hand: torch's
+    own running variance is the unbiased one."""
+    module = Module(net, params).train()
+
+    def keep(layer, inputs, _):
+        x = inputs[0].transpose(0, 1).flatten(1)
+        layer.running_mean.copy_(x.mean(1))
+        layer.running_var.copy_((x - x.mean(1, keepdim=True)).square().mean(1))
+
+    norms = [layer for layer in module.modules() if isinstance(layer, nn.BatchNorm2d)]
+    hooks = [layer.register_forward_hook(keep) for layer in norms]
+    with torch.no_grad():
+        module(images)
+    for hook in hooks:
+        hook.remove()
+    assert len(hooks) > 4
+    return module.eval()
+
+
+def two_sets(inputs=1, first=5, behind=4, size=(12, 12), seed=3):
+    """Reference images and scored ones, which are brighter and have more contrast."""
+    generator = torch.Generator().manual_seed(seed)
+    reference, scored = (
+        torch.randn(n, inputs, *size, dtype=F64, generator=generator) for n in (first, behind)
+    )
+    return reference, 2 * scored + 0.7
+
+
+def behind(net, params, reference, scored, lam=None):
+    """Outputs of the scored images with the statistics of the reference."""
+    found = replace(net, reference=len(reference)).forward(params, lam, torch.cat([reference, scored]))
+    return found[..., len(reference) :, :]
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("affine", [False, True])
+def test_batch_norm_by_the_first_images_is_torchs_in_eval(affine, fused):
+    generator = torch.Generator().manual_seed(0)
+    x = 1 + 3 * torch.randn(7, 2, 3, 4, dtype=F64, generator=generator)
+    x[3:] = 0.2 * x[3:] - 5
+    scale, shift = torch.randn(2, 2, dtype=F64, generator=generator) if affine else (None, None)
+    for first in (1, 3, 7):
+        front = x[:first].transpose(0, 1).flatten(1)
+        mean, var = front.mean(1), front.var(1, correction=0)
+        expected = F.batch_norm(x, mean, var, scale, shift, training=False)
+        found = batch_norm(x, scale, shift, fused, first)
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(
+            found[:first], F.batch_norm(x[:first], None, None, scale, shift, training=True)
+        )
+    own = F.batch_norm(x, None, None, scale, shift, training=True)
+    torch.testing.assert_close(batch_norm(x, scale, shift, fused, 7), own, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(batch_norm(x, scale, shift, fused), own, rtol=1e-12, atol=1e-12)
+    if fused:
+        assert torch.equal(batch_norm(x, scale, shift, True, 0), own)
+    assert float((batch_norm(x, scale, shift, fused, 3) - own).abs().max()) > 0.1
+
+
+def test_batch_norm_by_the_first_images_has_right_derivatives():
+    """In all images, those of the front included: gradients and a slope along a response, differentiated."""
+    generator = torch.Generator().manual_seed(0)
+    x, to, weights = (torch.randn(5, 2, 3, 3, dtype=F64, generator=generator) for _ in range(3))
+    scale, shift = torch.randn(2, 2, dtype=F64, generator=generator)
+
+    def loss(at, fused=False):
+        return (weights * torch.sin(batch_norm(at, scale, shift, fused, 2))).sum()
+
+    def quotient(of):
+        return (of(x + 1e-6 * to) - of(x - 1e-6 * to)) / 2e-6
+
+    torch.testing.assert_close((grad(loss)(x) * to).sum(), quotient(loss), rtol=1e-7, atol=1e-7)
+    assert torch.equal(grad(loss)(x, True), grad(loss)(x))
+    turned = grad(lambda at: jvp(loss, (at,), (to,))[1])(x)
+    torch.testing.assert_close(turned, quotient(grad(loss)), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("cell", [(3, 3, 4, 1, 3, 1), (0, 2, 3, 1, 4, 3), (3, 2, 1, 0, 2, 0)])
+@pytest.mark.parametrize(("cells", "inputs"), [(1, 1), (2, 3)])
+def test_with_a_reference_the_network_is_that_of_torch_layers_in_eval(cell, cells, inputs, fused):
+    net = replace(
+        NASBench201(cells=cells, channels=4).network(inputs, 5, {"cell": cell_string(cell)}), fused=fused
+    )
+    params = doubled(net)
+    reference, scored = two_sets(inputs)
+    module = settled(net, params, reference)
+    with torch.no_grad():
+        expected = module(scored)
+    assert expected.std() > 0.1
+    found = behind(net, params, reference, scored)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    # in front, the reference by its own statistics; without a reference, the scored images by theirs
+    whole = replace(net, reference=5).forward(params, None, torch.cat([reference, scored]))
+    torch.testing.assert_close(whole[:5], net.forward(params, None, reference), rtol=1e-10, atol=1e-10)
+    own = net.forward(params, None, scored)
+    torch.testing.assert_close(own, module.train()(scored), rtol=1e-10, atol=1e-10)
+    assert float((own - expected).abs().max()) > 0.1
+
+
+@pytest.mark.parametrize("cuda", [False, True], ids=["plain", "forms for CUDA"])
+@pytest.mark.parametrize("own", [False, True], ids=["shared images", "own images"])
+@pytest.mark.parametrize("count", [2, 3])
+def test_lanes_with_a_reference_are_torch_layers_in_eval_side_by_side(count, own, cuda, as_cuda):
+    net = replace(NASBench201(channels=2).network(1, 3, {"cell": CELL}), fused=True)
+    params = [doubled(net, seed) for seed in range(count)]
+    sets = [two_sets(size=(8, 8), seed=k if own else 0) for k in range(count)]
+    with torch.no_grad():
+        expected = [settled(net, lane, first)(second) for lane, (first, second) in zip(params, sets)]
+    assert float((expected[0] - expected[1]).abs().max()) > 0.1
+    together = [torch.cat(parts, 1) if own else parts[0] for parts in zip(*sets)]
+    with as_cuda() if cuda else contextlib.nullcontext():
+        found = behind(replace(net, lanes=count), stacked(params), *together)
+    assert found.shape == (count, 4, 3)
+    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("config", [None, {"cell": CELL}], ids=["relaxed", "cell"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_with_a_reference_an_image_does_not_depend_on_the_others(count, config):
+    net = replace(TINY.network(1, 3, config), lanes=count)
+    params, lam = stacked([doubled(net, seed) for seed in range(count)]), mixture(0)
+    reference, scored = two_sets(size=(8, 8))
+    together = behind(net, params, reference, scored, lam)
+    for k in range(4):
+        alone = behind(net, params, reference, scored[k : k + 1], lam)
+        torch.testing.assert_close(alone[..., 0, :], together[..., k, :], rtol=1e-11, atol=1e-11)
+    by_batch = net.forward(params, lam, scored[:2])
+    assert float((by_batch - net.forward(params, lam, scored)[..., :2, :]).abs().max()) > 0.1
+    other = behind(net, params, reference.flip(-1) + 1, scored, lam)
+    assert float((other - together).abs().max()) > 0.01  # the reference matters
+
+
+def test_with_a_reference_gradients_in_the_images_are_those_of_finite_differences():
+    net = TINY.network(1, 3, {"cell": CELL})
+    params = doubled(net)
+    reference, scored = two_sets(size=(8, 8))
+    generator = torch.Generator().manual_seed(0)
+    to = torch.randn(scored.shape, dtype=F64, generator=generator)
+
+    def each(x):
+        return F.cross_entropy(behind(net, params, reference, x), LABELS[:4], reduction="none")
+
+    jacobian = jacrev(each)(scored)  # [4, 4, 1, 8, 8]
+    for k in range(4):
+        others = [j for j in range(4) if j != k]
+        assert float(jacobian[k, others].abs().max()) == 0  # of the other images
+        assert float(jacobian[k, k].abs().max()) > 1e-3
+    quotient = (each(scored + 1e-6 * to) - each(scored - 1e-6 * to)) / 2e-6
+    torch.testing.assert_close((jacobian * to).sum((1, 2, 3, 4)), quotient, rtol=1e-6, atol=1e-8)
+    module = settled(net, params, reference)
+    leaf = scored.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(F.cross_entropy(module(leaf), LABELS[:4]), leaf)
+    torch.testing.assert_close(jacobian.sum(0) / 4, expected, rtol=1e-9, atol=1e-11)
+    own = grad(lambda x: F.cross_entropy(net.forward(params, None, x), LABELS[:4]))(scored)
+    assert float((own - expected).abs().max()) > 1e-2
 
 
 # --- relaxation ---------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
 from hcdc.datasets import data
 from hcdc.datasets._images import Images
-from hcdc.spaces import NASBench201
+from hcdc.spaces import NASBench201, _cells
 from hcdc.spaces._cells import CONV_3X3, NONE, SKIP
 from hcdc.spaces._convnet import ConvNet
 from hcdc.spaces._nasbench201 import cell_string
@@ -441,6 +441,116 @@ def test_outputs_have_a_dimension_of_lanes(name, train):
         assert many.shape == (2, 20, 10)
         torch.testing.assert_close(many[:1], found, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(many[1:], forward(network, other, train.x), rtol=1e-4, atol=1e-5)
+
+
+# --- statistics in scoring ---------------------------------------
+
+
+def in_eval(network, params, x, reference):
+    """Logits in float64 by torch's BatchNorm as it is in ``eval()``, with statistics kept from a first pass
+    over the reference (mean, and variance without Bessel's correction)."""
+    kept = []
+
+    def keeping(images, scale, shift, fused=False, first=0):
+        rows = images.transpose(0, 1).flatten(1)
+        kept.append((rows.mean(1), rows.var(1, correction=0)))
+        return F.batch_norm(images, *kept[-1], scale, shift, training=False)
+
+    def giving(images, scale, shift, fused=False, first=0):
+        return F.batch_norm(images, *kept.pop(0), scale, shift, training=False)
+
+    double = {name: p.double() for name, p in params.items()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_cells, "batch_norm", keeping)
+        network.forward(double, None, reference.double())
+        assert len(kept) > 5
+        patch.setattr(_cells, "batch_norm", giving)
+        found = network.forward(double, None, x.double())
+    assert kept == []
+    return found
+
+
+@pytest.fixture(scope="module")
+def scored(task):
+    """Images of other statistics than those of training."""
+    return 2 * task.sample("val", 10, 0).x + 0.5
+
+
+@pytest.fixture(scope="module")
+def theta(train):
+    """Two trained repeats of the cell."""
+    return run([NETWORKS["cell"]], [train], dataclasses.replace(RECIPE, seeds=2))[0][0]
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_with_a_reference_scores_are_those_of_torch_in_eval(fused, theta, train, scored):
+    network = dataclasses.replace(NETWORKS["cell"], fused=fused)
+    expected = torch.stack([in_eval(network, params, scored, train.x) for params in theta])
+    assert float((expected[0] - expected[1]).abs().max()) > 0.1
+    for params, alone in zip(theta, expected):
+        found = forward(network, params, scored, train.x)
+        assert found.shape == (1, 10, 10)
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found[0].double(), alone, rtol=1e-4, atol=1e-4)
+        by_batch = forward(network, params, scored)
+        assert torch.equal(by_batch[0], network.forward(params, None, scored))
+        assert float((by_batch - found).abs().max()) > 0.1
+    both = {name: torch.cat([params[name] for params in theta]) for name in theta[0]}
+    many = forward(side_by_side(network, 2), both, scored, train.x)
+    assert many.shape == (2, 10, 10)
+    torch.testing.assert_close(many.double(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_with_a_reference_one_image_is_scored_whatever_lies_beside_it(theta, train, scored):
+    network = NETWORKS["cell"]
+    together = forward(network, theta[0], scored, train.x)[0]
+    for k in (0, 7):
+        beside = torch.cat([5 * scored[3:5], scored[k : k + 1]])
+        for some in (scored[k : k + 1], beside):
+            found = forward(network, theta[0], some, train.x)[0, -1]
+            torch.testing.assert_close(found, together[k], rtol=1e-4, atol=1e-4)
+        assert float((forward(network, theta[0], beside)[0, -1] - together[k]).abs().max()) > 0.1
+
+
+def test_the_images_themselves_as_reference_are_the_batch(theta, train):
+    for params in theta:
+        found = forward(NETWORKS["cell"], params, train.x, train.x)
+        torch.testing.assert_close(found, forward(NETWORKS["cell"], params, train.x), rtol=1e-4, atol=1e-4)
+
+
+def test_slopes_in_scored_images_are_those_of_torch_in_eval(theta, train, scored):
+    y = torch.arange(10)
+    slopes = []
+    for compute in (lambda x: forward(NETWORKS["cell"], theta[0], x, train.x)[0], None):
+        x = (scored if compute else scored.double()).clone().requires_grad_()
+        outputs = compute(x) if compute else in_eval(NETWORKS["cell"], theta[0], x, train.x)
+        slopes.append(torch.autograd.grad(F.cross_entropy(outputs, y), x)[0].double())
+    assert float(slopes[1].abs().max()) > 1e-3
+    torch.testing.assert_close(*slopes, rtol=1e-3, atol=1e-5)
+
+
+def test_networks_without_batch_norm_have_no_use_for_a_reference(train, scored):
+    network = NETWORKS["convnet"]
+    params = network.init(stream(0, "test", 0))
+    assert torch.equal(forward(network, params, scored, train.x), forward(network, params, scored))
+
+
+def test_modules_of_a_user_take_no_reference(train, scored):
+    network = NETWORKS["module"]
+    params = network.init(stream(0, "test", 0))
+    with pytest.raises(InputError) as caught:
+        forward(network, params, scored, train.x)
+    assert str(caught.value) == (
+        "recipe setting 'statistics' 'train': modules of your own are scored with the statistics of the "
+        "images that are scored; choose 'batch'"
+    )
+    assert forward(network, params, scored).shape == (1, 10, 10)
+
+
+def test_statistics_change_nothing_in_training(train):
+    other = dataclasses.replace(RECIPE, statistics="train")
+    for network in NETWORKS.values():
+        assert same(run([network], [train], other)[0][0][0], run([network], [train])[0][0][0])
 
 
 # --- the pieces ---------------------------------------

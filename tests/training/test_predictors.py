@@ -8,14 +8,23 @@ import pytest
 import torch
 from torch import nn
 
+from hcdc.core.errors import InputError
 from hcdc.core.recipe import Recipe
 from hcdc.datasets import data
 from hcdc.datasets._table import Rows, TableData
 from hcdc.spaces import Finite, NASBench201, config_hash, stack
 from hcdc.tasks import ImageTask, TableTask
-from hcdc.training import _networks, init_many, predictors, run_candidates, train_many, train_networks
+from hcdc.training import (
+    _networks,
+    init_many,
+    predictors,
+    run_candidates,
+    run_on_sets,
+    train_many,
+    train_networks,
+)
 from hcdc.training import _truth as truths
-from hcdc.training._predictors import image_networks
+from hcdc.training._predictors import image_networks, statistics_of
 
 SPACE = NASBench201(channels=2)
 RECIPE = Recipe(steps=3, lr=0.05, optimizer="sgd", batch=10, seeds=2)
@@ -199,10 +208,10 @@ def test_a_score_is_loss_and_accuracy_by_lane(scored, task, trained, monkeypatch
     shares = task.inputs(task.val.x).tensor_split(1 if scored == 1000 else 3)
     network, thetas = trained[0][0], trained[1][0]
     both = {name: torch.cat([theta[name] for theta in thetas]) for name in thetas[0]}
-    found = truths._score(_networks.side_by_side(network, 2), both, task, task.val)
+    found = truths._score(_networks.side_by_side(network, 2), both, task, task.val, None)
     assert found.shape == (2, 2)
     for row, theta in zip(found, thetas):
-        (alone,) = truths._score(network, theta, task, task.val)
+        (alone,) = truths._score(network, theta, task, task.val, None)
         outputs = torch.cat([network.forward(theta, None, x) for x in shares])
         expected = torch.stack([task.loss(outputs, task.val), task.score(outputs, task.val)])
         torch.testing.assert_close(alone, expected)
@@ -235,6 +244,168 @@ def test_a_network_that_diverges_is_named(task, cells, made):
     wild = dataclasses.replace(RECIPE, lr=1e30)
     with pytest.raises(truths.NumericalError, match=r"candidate .*cell.* non-finite loss .*\(now 1e\+30\)"):
         run_candidates(task, SPACE, cells[:1], made[0], {"val": task.val}, wild, 0, "x", "cpu")
+
+
+# --- statistics of the training images ---------------------------------------
+
+
+BY_TRAIN = dataclasses.replace(RECIPE, statistics="train")
+
+
+@pytest.fixture(scope="module")
+def by_train(task, cells, made):
+    """The predictors of `made`, whose BatchNorm takes the statistics of S_train."""
+    return predictors(task, SPACE, cells, made[0], BY_TRAIN, seed=3, role="probe", device="cpu")
+
+
+def in_front(network, theta, train, x):
+    """Logits of ``x`` in float64 with S_train in front, from whose images the statistics are."""
+    plain = dataclasses.replace(network, fused=False, reference=len(train))
+    double = {name: p.double() for name, p in theta.items()}
+    return plain.forward(double, None, torch.cat([train.x.double(), x.double()]))[len(train) :]
+
+
+def test_the_statistics_of_a_recipe(task):
+    stored = task.subset(task.train, torch.arange(7))
+    assert stored.x.dtype == torch.uint8
+    assert statistics_of(task, stored, RECIPE) is None
+    assert torch.equal(statistics_of(task, stored, BY_TRAIN), task.inputs(stored.x))
+    ready = task.sample("train", 10, 0)
+    assert torch.equal(statistics_of(task, ready, BY_TRAIN), ready.x)
+
+
+def test_predictors_follow_the_recipe(task, made, trained, by_train):
+    train, by_batch = made
+    seen = task.inputs(task.val.x)
+    for network, predict, other, params in zip(trained[0], by_train, by_batch, trained[1]):
+        outputs = predict(task.val)
+        assert outputs.shape == (2, 143, 10)
+        for output, theta in zip(outputs, params):
+            expected = in_front(network, theta, train, seen)
+            torch.testing.assert_close(output.double(), expected, rtol=1e-4, atol=1e-4)
+        assert float((outputs - other(task.val)).abs().max()) > 0.1
+        # on S_train itself both recipes are one, and no image depends on those beside it
+        torch.testing.assert_close(predict(train), other(train), rtol=1e-4, atol=1e-4)
+        some = torch.tensor([5, 90, 31])
+        few = task.subset(task.val, some)
+        torch.testing.assert_close(predict(few), outputs[:, some], rtol=1e-4, atol=1e-4)
+        assert not torch.allclose(other(few), other(task.val)[:, some], atol=0.1)
+
+
+def test_statistics_are_those_of_stored_pixels_normalised(task, cells):
+    stored = task.subset(task.train, torch.arange(20))
+    ready = task.replace(stored, {"x": task.inputs(stored.x)})
+    assert stored.x.dtype == torch.uint8
+    one, two = (
+        predictors(task, SPACE, cells[:1], train, BY_TRAIN, seed=3, role="probe", device="cpu")[0]
+        for train in (stored, ready)
+    )
+    assert torch.equal(one(task.val), two(task.val))
+
+
+def test_slopes_in_the_examples_by_statistics_of_training(task, made, trained, by_train):
+    """Against the network in float64, whose own slope is that of finite differences."""
+    small = task.sample("val", 10, 0)
+    network, theta = trained[0][1], trained[1][1][0]
+
+    def loss(x):
+        return nn.functional.cross_entropy(in_front(network, theta, made[0], x), small.y)
+
+    double = small.x.double().requires_grad_()
+    (expected,) = torch.autograd.grad(loss(double), double)
+    to = torch.randn(small.x.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        central = (loss(small.x + 1e-6 * to) - loss(small.x - 1e-6 * to)) / 2e-6
+    assert float((expected * to).sum()) == pytest.approx(float(central), rel=1e-5)
+    x = small.x.clone().requires_grad_()
+    outputs = by_train[1](task.replace(small, {"x": x}))[0]
+    (slope,) = torch.autograd.grad(nn.functional.cross_entropy(outputs, small.y), x)
+    assert float(expected.abs().max()) > 1e-4
+    torch.testing.assert_close(slope.double(), expected, rtol=1e-3, atol=1e-6)
+
+
+def test_lanes_with_statistics_of_training_are_repeats_one_by_one(task, cells, made, monkeypatch):
+    four = dataclasses.replace(FOUR, statistics="train")
+    alone = predictors(task, SPACE, cells[:2], made[0], four, seed=3, role="probe", device="cpu")
+    monkeypatch.setattr(_networks._Runs, "lanes", lambda run, network: 2)
+    found = predictors(task, SPACE, cells[:2], made[0], four, seed=3, role="probe", device="cpu")
+    results = run_candidates(task, SPACE, cells[:2], made[0], {"val": task.val}, four, 3, "probe", "cpu")
+    for result, predict, one in zip(results, found, alone):
+        outputs = one(task.val)
+        torch.testing.assert_close(predict(task.val), outputs, rtol=1e-3, atol=1e-3)
+        loss = torch.stack([task.loss(o, task.val) for o in outputs]).mean()
+        assert result.values["val.loss"] == pytest.approx(float(loss), rel=1e-3)
+
+
+@pytest.mark.parametrize("scored", [1000, 71, 10])
+def test_results_by_statistics_of_training_do_not_depend_on_shares(
+    scored, task, cells, made, by_train, monkeypatch
+):
+    monkeypatch.setattr(truths, "SCORED", scored)
+    few = task.sample("val", 20, 0)
+    parts = {"val": task.val, "bright": task.replace(few, {"x": 2 * few.x + 0.5})}
+    got = run_candidates(task, SPACE, cells, made[0], parts, BY_TRAIN, 3, "probe", "cpu")
+    by_batch = results(task, cells, made[0], parts)
+    for result, predict, other in zip(got, by_train, by_batch):
+        for name, part in parts.items():
+            outputs = predict(part)
+            loss = torch.stack([task.loss(o, part) for o in outputs]).mean()
+            score = torch.stack([task.score(o, part) for o in outputs]).mean()
+            assert result.values[f"{name}.loss"] == pytest.approx(float(loss), rel=1e-4)
+            assert result.values[f"{name}.score"] == pytest.approx(float(score), abs=1e-6)
+        assert abs(result.values["bright.loss"] - other.values["bright.loss"]) > 0.02
+
+
+def test_every_training_set_has_statistics_of_its_own(task, cells, made):
+    """Results on two sets together are those on each."""
+    other = task.sample("train", 20, 1)
+    other = task.replace(other, {"x": 3 * other.x - 1})
+    found = run_on_sets(task, SPACE, cells, [made[0], other], {"val": task.val}, BY_TRAIN, 3, "probe", "cpu")
+    for train, got in zip((made[0], other), found):
+        alone = run_candidates(task, SPACE, cells, train, {"val": task.val}, BY_TRAIN, 3, "probe", "cpu")
+        assert [r.values for r in got] == [r.values for r in alone]
+    assert abs(found[0][0].values["val.loss"] - found[1][0].values["val.loss"]) > 1e-3
+
+
+def test_a_network_for_all_candidates_has_no_such_statistics(task, cells, made):
+    """ConvNet-3 normalises every image by itself."""
+    plain = ImageTask(task.data, "convnet")
+    outputs, values = [], []
+    for recipe in (RECIPE, BY_TRAIN):
+        short = dataclasses.replace(recipe, steps=1, seeds=1)
+        (predict,) = predictors(plain, SPACE, cells[:1], made[0], short, seed=3, role="probe", device="cpu")
+        outputs.append(predict(made[0]))
+        (result,) = run_candidates(
+            plain, SPACE, cells[:1], made[0], {"few": made[0]}, short, 3, "probe", "cpu"
+        )
+        values.append(result.values)
+    assert torch.equal(*outputs)
+    assert values[0] == values[1]
+
+
+def test_modules_of_a_user_are_scored_by_the_batch_alone(task, made):
+    own = ImageTask(task.data, lambda config: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))
+    space = Finite("width", [1, 2])
+    train, parts = made[0], {"few": made[0]}
+    words = "'statistics' 'train': modules of your own are scored with the statistics of the images"
+    (predict,) = predictors(own, space, [{"width": 1}], train, BY_TRAIN, seed=0, role="x", device="cpu")
+    with pytest.raises(InputError, match=words):
+        predict(train)
+    with pytest.raises(InputError, match=words):
+        run_candidates(own, space, space.candidates(), train, parts, BY_TRAIN, 0, "x", "cpu")
+    assert len(run_candidates(own, space, space.candidates(), train, parts, RECIPE, 0, "x", "cpu")) == 2
+
+
+def test_full_data_results_are_kept_by_statistics(task, cells, tmp_path):
+    """One cell by both recipes: neither is given the results of the other."""
+    data_with = dataclasses.replace(task.data, train=task.subset(task.train, torch.arange(40)))
+    few, found = ImageTask(data_with), []
+    for statistics in ("batch", "train", "batch"):
+        recipe = Recipe(steps=2, lr=0.05, optimizer="sgd", batch=20, statistics=statistics)
+        found += truths.truth(few, SPACE, cells[:1], recipe, fingerprint="f", description={}, cache=tmp_path)
+    assert found[0].values == found[2].values
+    assert found[0].values["val.loss"] != found[1].values["val.loss"]
+    assert len(list(tmp_path.glob("*.jsonl"))) == 2
 
 
 # --- full-data results of a user's own module ---------------------------------------
