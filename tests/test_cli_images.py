@@ -162,7 +162,6 @@ def test_the_probes_choose_the_recipe_where_asked(place, capsys, last_recipe):
     assert plain.meta["calibrated_recipe"] == small.meta["recipes_tried"][0]["recipe"]
 
 
-@pytest.mark.xfail(reason="the file says the chosen recipe, the plan the first one", strict=True)
 def test_a_calibrated_file_is_known_to_the_command_that_made_it(place, capsys, last_recipe):
     assert condense(capsys, *CALIBRATE, "--quiet", method="hcdc")[0] == 0
     code, out, err = condense(capsys, *CALIBRATE, method="hcdc")

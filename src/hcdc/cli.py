@@ -434,6 +434,8 @@ def _made_by(small: CondensedDataset, made: Plan) -> bool:
     planned = {**jsonable(made.meta), "train_size": made.train_size}
     if made.meta["val_method"] != "real":
         planned["val_size"] = made.val_size
+    if tried := small.meta.get("recipes_tried"):  # the first is the planned one, the file says the best
+        small = dataclasses.replace(small, meta={**small.meta, "calibrated_recipe": tried[0]["recipe"]})
     return all(small.meta.get(key) == value for key, value in json.loads(json.dumps(planned)).items())
 
 
