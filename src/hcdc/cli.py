@@ -26,7 +26,7 @@ from rich.table import Table
 
 import hcdc
 from hcdc.condensers import Plan, plan
-from hcdc.condensers._probing import probe_configs
+from hcdc.condensers._probing import probe_configs, recipes_around
 from hcdc.core.errors import HcdcError, InputError, unknown_name
 from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
@@ -642,6 +642,8 @@ def _plan_lines(made: Plan, task: Any, device: str) -> list[tuple[str, object]]:
         "the real validation set" if real else _sized(made.val_size, task)
     )
     preset = f", preset {meta['preset']}" if meta["preset"] else ""
+    calibrates = made.probing is not None and made.probing.calibrate
+    chosen = ", or another that the probes choose" if calibrates else ""
     return [
         ("data", f"{data.name}, {parts} for training / validation / test{shape}, split: {data.split}"),
         (
@@ -651,7 +653,7 @@ def _plan_lines(made: Plan, task: Any, device: str) -> list[tuple[str, object]]:
         ("sizes", sizes),
         ("space", _words(meta["space"])),
         ("full recipe", _words(meta["full_recipe"])),
-        ("calibrated recipe", _words(meta["calibrated_recipe"])),
+        ("calibrated recipe", _words(meta["calibrated_recipe"]) + chosen),
         ("device", device_name(device)),
     ]
 
@@ -675,6 +677,8 @@ def _cost(made: Plan, task: Any, space: Space, device: str, seed: int) -> str:
         told.append(f"{count} full-data trainings{relaxed}")
     if made.probing is not None:
         probes = made.probing.probes
+        if made.probing.calibrate:
+            told.append(f"{len(recipes_around(made.calibrated, task))} recipes tried on the copy")
         if made.truth is not None:
             spent = sum(made.truth.seconds(config) for config in probe_configs(space, probes, seed))
             told.append(f"{probes} full-data results from the table ({spent:,.0f} s by its own clock)")

@@ -407,7 +407,7 @@ def taking(number, monkeypatch):
     """Let the recipe of that number be chosen; returns it once it is."""
     chosen = []
 
-    def choose(task, truth, recipes, trained, seed, config):
+    def choose(task, truth, recipes, trained, seed, config, *_):
         assert len(truth) == len(trained(recipes[0])) == 4
         chosen.append(recipes[number])
         return recipes[number], [{"recipe": recipes[number].as_dict(), "probe_spearman": 0.5}]

@@ -269,7 +269,6 @@ def _learn(
         with timed() as spent:
             scores, seconds = _probe_scores(task, space, configs, made, device, progress)
         looked_up = seconds if made.truth else max(0.0, seconds - spent[0])  # what the cache knew
-        phase = progress.phase("S_val from probes", made.probing.probe_steps)
         beside = companion_configs(space, made.probing.probes, made.probing.companions, seed)
 
         def train(some: list[Config], recipe: Recipe) -> list[Predictor]:
@@ -278,10 +277,16 @@ def _learn(
         recipe = made.calibrated
         if made.probing.calibrate:
             around = recipes_around(recipe, task)
+            trying = progress.phase("recipes on the copy", len(around))
+
+            def tell(found: int, agreement: float) -> None:
+                trying.step(found, f"agreement with the probes {agreement:.3f}")
+
             recipe, tried = choose_recipe(
-                task, scores, around, lambda one: train(configs, one), seed, made.probing
+                task, scores, around, lambda one: train(configs, one), seed, made.probing, tell
             )
             kept |= {"calibrated_recipe": recipe.as_dict(), "recipes_tried": tried}
+        phase = progress.phase("S_val from probes", made.probing.probe_steps)
         trained = train(configs + beside, recipe)
         networks = trained[: len(configs)]
         companions = make_companions(task, trained[len(configs) :], seed, made.probing)

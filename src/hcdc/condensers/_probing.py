@@ -216,6 +216,7 @@ def choose_recipe(
     trained: Callable[[Recipe], Sequence[Predictor]],
     seed: int,
     config: Probing,
+    tell: Callable[[int, float], None] = lambda found, agreement: None,
 ) -> tuple[Recipe, list[dict[str, Any]]]:
     """The recipe with which the probes, trained on S_train, are ranked best by their loss on T_val.
 
@@ -223,6 +224,7 @@ def choose_recipe(
         truth: Full-data scores of the probes.
         recipes: What to choose from; of equal ones the first is taken.
         trained: The probes trained on S_train by a recipe.
+        tell: Called after each recipe with how many were tried and the agreement of this one.
 
     Returns:
         The recipe, and each one's Spearman correlation on the probes (None where it is not defined).
@@ -238,6 +240,7 @@ def choose_recipe(
         found.append({"recipe": recipe.as_dict(), "probe_spearman": told})
         if reached > best:
             best, chosen = reached, recipe
+        tell(len(found), reached)
     return chosen, found
 
 
