@@ -124,6 +124,28 @@ def gcn(method, seed, best, last, preset="cora", size=35, dataset="cora"):
     }  # fmt: skip
 
 
+def convnet(method, scores, iteration=None, dataset="cifar10", per_class=50):
+    return {
+        "protocol": "convnet-accuracy", "method": method, "test_accuracies": scores, "iteration": iteration,
+        "dataset": dataset, "per_class": per_class, "environment": {"device": "some device"},
+    }  # fmt: skip
+
+
+def test_convnet_accuracy_beside_what_is_published():
+    found = [
+        convnet("dm", [0.62, 0.64]),
+        convnet("dm", [0.63]),
+        convnet("dm", [0.1], iteration=5),
+        convnet("dm", [0.1], dataset="digits"),
+        convnet("dm", [0.1], per_class=10),
+        convnet("herding", [0.404]),
+    ]
+    rows = body(tables.convnet_table(found))
+    assert rows["dm"] == ["63.0", "63.0 (62.0 to 64.0)", "2", "3", "some device"]
+    assert rows["herding"] == ["40.4", "40.4", "1", "1", "some device"]
+    assert rows["tm"][:2] == ["71.6", "not run"]
+
+
 def test_gcn_accuracy_beside_what_is_published():
     found = [
         gcn("gcond", 0, 80.0, 70.0),
