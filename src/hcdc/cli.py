@@ -677,6 +677,8 @@ def _cost(made: Plan, task: Any, space: Space, device: str, seed: int) -> str:
         told.append(f"{count} full-data trainings{relaxed}")
     if made.probing is not None:
         probes = made.probing.probes
+        trained, times = probes + made.probing.companions, made.calibrated.seeds
+        told.append(f"{trained} candidates trained {times} times each on the copy")
         if made.probing.calibrate:
             told.append(f"{len(recipes_around(made.calibrated, task))} recipes tried on the copy")
         if made.truth is not None:

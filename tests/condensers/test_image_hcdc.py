@@ -474,14 +474,15 @@ def test_a_file_from_before_the_setting_is_judged_by_the_batch(digits, tmp_path)
         assert one[key] == two[key]
 
 
-def test_an_interrupted_calibration_continues_to_the_same_bytes(digits, tmp_path):
-    """Stopped at the last step of S_val; full-data results are known by then."""
+def test_an_interrupted_calibration_continues_to_the_same_bytes(digits, tmp_path, monkeypatch):
+    """Stopped at the last step of S_val; full-data results are known by then, and the recipe is chosen."""
     options = {**CALIBRATING, "probe_steps": 11}
     small, known, path = calibrated(digits, options=options), Interrupting(), tmp_path / "state"
     calibrated(digits, options=options, progress=known)
     with pytest.raises(KeyboardInterrupt):
         calibrated(digits, options=options, checkpoint=path, progress=Interrupting(known.reports))
-    assert {file.name for file in tmp_path.iterdir()} == {"state.probes"}
+    assert {file.name for file in tmp_path.iterdir()} == {"state.probes", "state.recipe"}
+    monkeypatch.setattr(condensing, "choose_recipe", lambda *a: pytest.fail("chosen again"))
     again = calibrated(digits, options=options, checkpoint=path)
     assert again.to_bytes() == small.to_bytes()
     assert list(tmp_path.iterdir()) == []

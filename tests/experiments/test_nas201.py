@@ -187,8 +187,9 @@ def test_a_row_has_agreement_regrets_and_cost(judged):
     ours = dict(zip(head, cells_of(table, "**HCDC (b)**: ")))
     assert ours["Spearman, 20 draws of 100: mean [5 %, 95 %]"] == "1.000 [1.00, 1.00]"
     assert ours["regret of the pick, points"] == "8.00"  # the pick has .87 by test, the best .95
-    assert ours["after 5 promotions"] == "2.00"  # the best probe has .93
-    assert ours["GPU hours of probes"] == "2.0"
+    assert ours["after 5 promotions"] == "8.00"  # the best of these by validation is the pick again
+    assert ours["of 25 full trainings, probes among them"] == "2.00"  # the best probe has .93
+    assert ours["GPU hours on the full data, promotions apart"] == "2.0"
     assert ours[head[-1]] == "80"  # 30 of condensing and ten times five of judging ten cells
     weighted = dict(zip(head, cells_of(table, "**HCDC (d)**")))
     assert weighted["regret of the pick, points"] == "0.00"
@@ -198,7 +199,11 @@ def test_a_row_has_agreement_regrets_and_cost(judged):
     assert worst["HCDC (b) minus it, same draws"].startswith("+2.000 ")
     assert worst[head[-1]] == "51"
     twelve = dict(zip(head, cells_of(table, "12 epochs")))
-    assert twelve[head[-1]] == "600"  # 100 cells, 100 s each for 200 epochs
+    assert twelve["GPU hours on the full data, promotions apart"] == "0.2"  # 100 cells, 6 s each
+    assert twelve[head[-1]] == "0"
+    assert twelve["of 25 full trainings, probes among them"] == "8.00"  # all cells, the best by validation
+    joined = dict(zip(head, cells_of(table, "ridge on operation counts and parameters, 20 probes, and real")))
+    assert joined[head[-1]] == "53"  # four probes more than the copy's 51
 
 
 def test_copies_judged_on_some_cells_say_so(judged):
@@ -217,7 +222,7 @@ def test_rows_are_sorted_and_the_short_table_has_fewer_columns(judged):
     assert "none: the best of 20 probes and 5 random cells" in table.splitlines()[-1]
     short = nas201_tables.agreement(judged, short=True)
     assert len(short.splitlines()) == len(table.splitlines())
-    assert all(row.count("|") == 7 for row in short.splitlines())
+    assert all(row.count("|") == 8 for row in short.splitlines())
 
 
 def test_the_ridge_is_ridge_regression():

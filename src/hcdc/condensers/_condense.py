@@ -45,7 +45,7 @@ METHODS = (*REDUCERS, "hcdc")
 TRUTH_EPOCHS = 20
 IMAGE_RATIO = 0.4
 """Validation images to training images of a copy: 20 and 50 a class."""
-PHASES = r"(\.(train|val|probes)(\.expert\d+)?|\.(original-\w+|lam\d+))?"
+PHASES = r"(\.(train|val|probes|recipe)(\.expert\d+)?|\.(original-\w+|lam\d+))?"
 """What the checkpoints of one run are called after the name of the first, as a regular expression."""
 
 
@@ -276,15 +276,19 @@ def _learn(
 
         recipe = made.calibrated
         if made.probing.calibrate:
-            around = recipes_around(recipe, task)
+            around, place = recipes_around(recipe, task), store.child("recipe")
             trying = progress.phase("recipes on the copy", len(around))
 
             def tell(found: int, agreement: float) -> None:
                 trying.step(found, f"agreement with the probes {agreement:.3f}")
 
-            recipe, tried = choose_recipe(
-                task, scores, around, lambda one: train(configs, one), seed, made.probing, tell
-            )
+            if (saved := place.load()) is not None:  # or S_val might continue on networks of another recipe
+                recipe, tried = around[saved[1]["chosen"]], saved[1]["tried"]
+            else:
+                recipe, tried = choose_recipe(
+                    task, scores, around, lambda one: train(configs, one), seed, made.probing, tell
+                )
+                place.save({}, {"chosen": around.index(recipe), "tried": tried})
             kept |= {"calibrated_recipe": recipe.as_dict(), "recipes_tried": tried}
         phase = progress.phase("S_val from probes", made.probing.probe_steps)
         trained = train(configs + beside, recipe)

@@ -189,10 +189,9 @@ class Protocol:
             alignment = notes["aligned"]["condense_seconds"]
             notes["aligned"]["condense_seconds"] += train_seconds
             parts["aligned"] = aligned
-        for draw, probes in zip(draws, chosen):
+        for k, (draw, probes) in enumerate(zip(draws, chosen)):
             scores = [self.truth.score(c, "val") for c in probes]
-            first = list(draws).index(draw) * probing.probes
-            own = networks[first : first + probing.probes]
+            own = networks[k * probing.probes : (k + 1) * probing.probes]
             with torch.no_grad():
                 seen = {n: [float(mean_loss(task, p, parts[n])) for p in own] for n in ("random", "real")}
             for mode in (m for m in modes if m != "aligned"):
@@ -255,7 +254,11 @@ class Protocol:
     def made(self, method: str, seed: int, keep: Path | None) -> tuple[Images, Images, dict[str, Any]]:
         """S_train, S_val and how they were made; a copy that lies in ``keep`` is not made again."""
         if keep is not None:
-            file = keep / f"{self.shared['dataset']}-{method}-{self.train_size}-{seed}.hcdc"
+            key = plan(
+                self.task, self.space, method, train_size=self.train_size, val_size=self.val_size, seed=seed,
+                val_method="random",
+            ).key()  # fmt: skip
+            file = keep / f"{method}-{seed}-{key[:12]}.hcdc"
             told = file.with_suffix(".json")
             if file.exists() and told.exists():
                 small = CondensedDataset.load(file).to(self.device)

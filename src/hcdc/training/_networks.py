@@ -381,7 +381,8 @@ def _on_streams(run: _Runs, networks: Sequence[Any], streams: int) -> list[list[
     """
     found: list[list[list[Any]]] = []
     waiting = list(range(len(networks)))[::-1]
-    slots = [_Slot() for _ in range(min(streams, len(networks)))]
+    fit = torch.cuda.get_device_properties(run.device).total_memory >> 32  # 4 GiB each
+    slots = [_Slot() for _ in range(min(streams, max(1, fit), len(networks)))]
     torch.cuda.synchronize(run.device)
     while waiting or any(slot.job for slot in slots):
         moved = False
