@@ -240,7 +240,8 @@ def _in_short(name: str) -> str:
     """A row's name where there is little room."""
     for long, short in (("*", ""), (RIDGE, "ridge, 20 probes"), ("200 images learned", "images learned")):
         name = name.replace(long, short)
-    return name.replace(" validation images, by loss", " validation images").replace(" on operations,", ",")
+    name = name.replace(" validation images, by loss", " validation images")
+    return name.replace(" on operations,", ",").replace("ridge on operations and", "ridge and")
 
 
 def figure(found: Sequence[Record], path: str | Path) -> Path:
