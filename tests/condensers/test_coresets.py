@@ -32,7 +32,7 @@ class CoresetConformance(ReducerConformance):
             kind = "table"
 
         Table.__abstractmethods__ = frozenset()
-        with pytest.raises(InputError, match="condenses graphs, and this is a table task"):
+        with pytest.raises(InputError, match="condenses graphs, and this task is 'table'"):
             reduce(self.make(), Table())
 
 

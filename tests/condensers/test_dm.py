@@ -191,7 +191,7 @@ def test_reports_the_matching_loss():
 
 
 def test_refuses_a_graph():
-    with pytest.raises(InputError, match="method 'dm' condenses images, and this is a graph task"):
+    with pytest.raises(InputError, match="method 'dm' condenses images, and this task is 'graph'"):
         reduce(quick(), tiny_task())
 
 

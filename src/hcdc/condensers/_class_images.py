@@ -16,7 +16,7 @@ def image_task(task: Task, method: str) -> ImageTask:
     """The task, if it is one on images; a sentence otherwise."""
     if not isinstance(task, ImageTask):
         raise InputError(
-            f"method '{method}' condenses images, and this is a {task.kind} task; use method 'random'"
+            f"method '{method}' condenses images, and this task is '{task.kind}'; use method 'random'"
         )
     return task
 

@@ -138,7 +138,7 @@ class ImageMatching(Reducer):
         """The run, iteration by iteration: first where it starts or continues, last what `reduce` returns."""
         if not isinstance(task, ImageTask):
             raise InputError(
-                f"method '{self.name}' condenses images, and this is a {task.kind} task; use method 'random'"
+                f"method '{self.name}' condenses images, and this task is '{task.kind}'; use method 'random'"
             )
         checkpoint = checkpoint or Checkpoint(None)
         run = Matching(self, task, part, size, seed)

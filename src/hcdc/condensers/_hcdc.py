@@ -174,7 +174,7 @@ class HCDC:
             for name in ("adjacency", "fanout", *(() if isinstance(task, ImageTask) else ("nodes",))):
                 if getattr(self, name):
                     raise InputError(
-                        f"setting '{name}' of method 'hcdc' is for graphs, and this is a {task.kind} task; "
+                        f"setting '{name}' of method 'hcdc' is for graphs, and this task is '{task.kind}'; "
                         "leave it out"
                     )
         task.bind(space)

@@ -16,7 +16,7 @@ def graph_task(task: Task, method: str) -> GraphTask:
     """The task, if it is one on graphs; a sentence otherwise."""
     if not isinstance(task, GraphTask):
         raise InputError(
-            f"method '{method}' condenses graphs, and this is a {task.kind} task; use method 'random'"
+            f"method '{method}' condenses graphs, and this task is '{task.kind}'; use method 'random'"
         )
     return task
 
