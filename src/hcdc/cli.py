@@ -26,7 +26,7 @@ from rich.table import Table
 
 import hcdc
 from hcdc.condensers import Plan, plan
-from hcdc.condensers._probing import probe_configs, recipes_around
+from hcdc.condensers._probing import companion_configs, probe_configs, recipes_around
 from hcdc.core.errors import HcdcError, InputError, unknown_name
 from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
@@ -677,8 +677,8 @@ def _cost(made: Plan, task: Any, space: Space, device: str, seed: int) -> str:
         told.append(f"{count} full-data trainings{relaxed}")
     if made.probing is not None:
         probes = made.probing.probes
-        trained, times = probes + made.probing.companions, made.calibrated.seeds
-        told.append(f"{trained} candidates trained {times} times each on the copy")
+        beside = len(companion_configs(space, probes, made.probing.companions, seed))
+        told.append(f"{probes + beside} candidates trained {made.calibrated.seeds} times each on the copy")
         if made.probing.calibrate:
             told.append(f"{len(recipes_around(made.calibrated, task))} recipes tried on the copy")
         if made.truth is not None:

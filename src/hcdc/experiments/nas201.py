@@ -14,7 +14,6 @@ other methods may be judged on the first of the judging cells alone.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import logging
 import time
@@ -165,10 +164,7 @@ class Protocol:
                 raise unknown_name("--modes", mode, MODES)
         task, device = self.task, self.device
         begun = time.perf_counter()
-        made = condense(
-            task, self.space, train_method, train_size=self.train_size, val_size=self.val_size, seed=seed,
-            val_method="random", device=device,
-        ).to(device)  # fmt: skip
+        made = condense(**self.arguments(train_method, seed), device=device).to(device)
         train_seconds = time.perf_counter() - begun
         s_train, start, probing = made.train, made.val, self.probing
         chosen = [probe_cells(derive(seed, "draw", draw), probing.probes, len(self.cells)) for draw in draws]
@@ -241,9 +237,9 @@ class Protocol:
             val_method="aligned", options=self.alignment,
         )  # fmt: skip
         assert made.config is not None, "alignment has settings"
-        relaxed = dataclasses.replace(made.full, steps=min(made.full.steps, 4 * self.calibrated.steps))
         found = learn_validation(
-            self.task, space, s_train, self.val_size, seed, made.config, relaxed, self.calibrated,
+            self.task, space, s_train, self.val_size, seed, made.config,
+            made.relaxed(self.task), self.calibrated,
             device=self.device, progress=Progress(), checkpoint=Checkpoint(None),
         )  # fmt: skip
         spent = time.perf_counter() - begun
@@ -251,22 +247,24 @@ class Protocol:
         note = {"condense_seconds": spent, "history": found.history, "alignment": made.config.settings()}
         return found.val, note | {"relaxed_trainings": found.full_trainings}
 
+    def arguments(self, method: str, seed: int) -> dict[str, Any]:
+        """What `condense` and `plan` need for a copy with random validation images."""
+        sizes = {"train_size": self.train_size, "val_size": self.val_size}
+        return {
+            "task": self.task, "space": self.space, "method": method, "seed": seed, "val_method": "random",
+            **sizes,
+        }  # fmt: skip
+
     def made(self, method: str, seed: int, keep: Path | None) -> tuple[Images, Images, dict[str, Any]]:
         """S_train, S_val and how they were made; a copy that lies in ``keep`` is not made again."""
         if keep is not None:
-            key = plan(
-                self.task, self.space, method, train_size=self.train_size, val_size=self.val_size, seed=seed,
-                val_method="random",
-            ).key()  # fmt: skip
+            key = plan(**self.arguments(method, seed)).key()
             file = keep / f"{method}-{seed}-{key[:12]}.hcdc"
             told = file.with_suffix(".json")
             if file.exists() and told.exists():
                 small = CondensedDataset.load(file).to(self.device)
                 return small.train, small.val, json.loads(told.read_text())  # type: ignore[return-value]
-        made = condense(
-            self.task, self.space, method, train_size=self.train_size, val_size=self.val_size, seed=seed,
-            val_method="random", device=self.device,
-        )  # fmt: skip
+        made = condense(**self.arguments(method, seed), device=self.device)
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
             made.save(file)
