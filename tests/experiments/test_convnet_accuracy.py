@@ -205,3 +205,47 @@ def test_the_command(images, sums, monkeypatch):
     assert all(r["per_class"] == 1 for r in found)
     assert all((call["networks"], call["epochs"]) == (3, 7) for call in sums)
     assert len(list(folder.rglob("*.checkpoint"))) == 2
+
+
+def condensed(images, name, method, seed):
+    task = ImageTask(hcdc.data(str(images)))
+    space = hcdc.spaces.NASBench201(channels=2)
+    small = hcdc.condense(task, space, method, train_size=6, val_size=3, seed=seed, val_method="random")
+    return small, str(small.save(images.with_name(name)))
+
+
+def test_files_are_measured_as_they_are(images, sums):
+    """Nothing is condensed again; the record says what the file says."""
+    (one, first), (two, second) = (
+        condensed(images, "a.hcdc", "random", 3),
+        condensed(images, "b.hcdc", "kcenter", 4),
+    )
+    out = str(images.with_name("records.jsonl"))
+    protocol.run_copies(str(images), [first, second], out, networks=2, epochs=5, device="cpu")
+    found = list(records.read(out))
+    assert [(r["method"], r["seed"], r["per_class"], r["iteration"]) for r in found] == [
+        ("random", 3, 2, None),
+        ("kcenter", 4, 2, None),
+    ]
+    for r, small in zip(found, (one, two)):
+        assert r["protocol"] == "convnet-accuracy"
+        assert r["test_accuracy"] == pytest.approx(float(small.train.x.double().sum()))
+        assert r["settings"] == small.meta["settings"]["train"]
+    assert [(call["networks"], call["epochs"], call["seed"]) for call in sums] == [(2, 5, 3), (2, 5, 4)]
+
+
+def test_a_copy_of_other_data_is_refused_before_any_is_measured(images, sums, tmp_path):
+    _, mine = condensed(images, "a.hcdc", "random", 0)
+    (tmp_path / "others").mkdir()
+    _, other = condensed(image_file(tmp_path / "others" / "levels.npz", shift=9), "b.hcdc", "random", 0)
+    out = tmp_path / "records.jsonl"
+    for files, words in (
+        ([mine, other], "'.*b.hcdc' is a copy of other data than"),
+        ([mine, str(tmp_path / "none.hcdc")], "none.hcdc' does not exist"),
+    ):
+        with pytest.raises(InputError, match=words):
+            protocol.run_copies(str(images), files, str(out), device="cpu")
+    with pytest.raises(InputError, match="'embedded' has no images"):
+        protocol.run_copies("embedded", [mine], str(out), device="cpu")
+    assert sums == []
+    assert not out.exists()

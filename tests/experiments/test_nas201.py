@@ -250,3 +250,15 @@ def test_a_figure_is_drawn_of_a_draw(judged, tmp_path):
     pytest.importorskip("matplotlib")
     path = nas201_tables.figure(judged, tmp_path / "ranks.png")
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_records_of_other_protocols_are_passed_over(judged, tmp_path, monkeypatch):
+    file, document = tmp_path / "all.jsonl", tmp_path / "page.md"
+    for r in [{"protocol": "convnet-accuracy", "dataset": "cifar10"}, *judged]:
+        records.append(file, {"protocol": "nas201", **r})
+    document.write_text("<!-- nas201-cifar10 -->\nold\n<!-- /nas201-cifar10 -->\nthe end\n")
+    monkeypatch.setattr("sys.argv", ["tables", str(file), str(document)])
+    nas201_tables.main()
+    table = nas201_tables.agreement(judged)
+    expected = f"<!-- nas201-cifar10 -->\n{table}\n<!-- /nas201-cifar10 -->\nthe end\n"
+    assert document.read_text() == expected
