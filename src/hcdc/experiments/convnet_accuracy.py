@@ -4,7 +4,8 @@
 
 300 epochs without augmentation for random, K-Center, Herding, DC and KIP; 1000 epochs with it for DSA, DM and
 TM. The last epoch counts. ``--every N`` also measures gradient matching at each N-th iteration. A run that is
-cut off continues from ``--checkpoint``. ``--copies FILE,FILE`` measures condensed files in place of methods.
+cut off continues from ``--checkpoint``. ``--keep FOLDER`` keeps the set as a copy for protocol ``nas201``.
+``--copies FILE,FILE`` measures condensed files in place of methods.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 import torch
 
-from hcdc.condensers import Reducer, make_reducer, reducer_presets
+from hcdc.condensers import Reducer, make_reducer, plan, reducer_presets
 from hcdc.condensers._dc import ImageMatching
 from hcdc.core import records
 from hcdc.core.checkpoint import Checkpoint, content_key
@@ -26,6 +27,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
 from hcdc.datasets import CondensedDataset, data
 from hcdc.datasets._images import ImageData, Images
+from hcdc.experiments.nas201 import copy_arguments, keep_copy, kept_name
 from hcdc.tasks import ImageTask
 from hcdc.training import convnet_accuracy
 
@@ -78,6 +80,7 @@ def run(
     folder: str | None = None,
     device: str = "cpu",
     epochs: int | None = None,
+    keep: str | None = None,
 ) -> None:
     """Condense and measure; one record a (method, seed, iteration) is appended to ``out``."""
     for name, value in (("per-class", per_class), ("networks", networks), ("epochs", epochs)):
@@ -100,6 +103,13 @@ def run(
             for iteration, small, settings in sets(task, method, size, seed, options or {}, every, kept):
                 spent = time.perf_counter() - begun - measuring
                 before = time.perf_counter()
+                if keep is not None and iteration is None:
+                    plain = ImageTask(images)
+                    arguments = copy_arguments(plain, method, seed, size, round(size * 0.4), options or {})
+                    made, val = plan(**arguments), plain.sample("val", round(size * 0.4), seed)
+                    told = {"condense_seconds": spent, "environment": records.environment(device)}
+                    copy = CondensedDataset(small.to("cpu"), val, made.meta, told)
+                    keep_copy(Path(keep), copy, kept_name(made, method, seed))
                 what = {"method": method, "per_class": per_class, "seed": seed, "iteration": iteration}
                 what |= {"settings": settings, "condense_seconds": spent}
                 measure(task, dataset, small, what, out, networks, epochs, device)
@@ -158,6 +168,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=0)
     parser.add_argument("--epochs", type=int, help="in place of the published ones; for trials")
     parser.add_argument("--checkpoint", help="a folder")
+    parser.add_argument("--keep", help="a folder")
     parser.add_argument("--out", required=True)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
@@ -180,6 +191,7 @@ def main() -> None:
         folder=given.checkpoint,
         device=given.device,
         epochs=given.epochs,
+        keep=given.keep,
     )
 
 

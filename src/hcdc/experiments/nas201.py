@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from hcdc.condensers import REDUCERS, condense, learn_validation, make_probing, plan
+from hcdc.condensers import REDUCERS, Plan, condense, learn_validation, make_probing, plan
 from hcdc.condensers._probing import learn_examples, make_companions, mean_loss, weigh_examples
 from hcdc.core import records
 from hcdc.core.checkpoint import Checkpoint
@@ -72,6 +72,28 @@ def probe_cells(draw: int, count: int, judges: int) -> list[Config]:
     return [rest[i] for i in numpy_stream(draw, "nas201-probes").permutation(len(rest))[:count]]
 
 
+def copy_arguments(
+    task: ImageTask, method: str, seed: int, train_size: int, val_size: int, options: dict[str, Any]
+) -> dict[str, Any]:
+    """What `condense` and `plan` need for a copy with random validation images."""
+    return {
+        "task": task, "space": NASBench201(), "method": method, "seed": seed, "val_method": "random",
+        "train_size": train_size, "val_size": val_size, "options": options,
+    }  # fmt: skip
+
+
+def keep_copy(folder: Path, made: CondensedDataset, file: str) -> None:
+    """Put a copy where `Protocol.made` finds it, with its record beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made.save(folder / file)
+    told = (folder / file).with_suffix(".json")
+    write_atomic(told, json.dumps(made.record, sort_keys=True) + "\n")
+
+
+def kept_name(made: Plan, method: str, seed: int) -> str:
+    return f"{method}-{seed}-{made.key()[:12]}.hcdc"
+
+
 def companion_cells(seed: int, count: int) -> list[Config]:
     """Companions, from cells that are never judges or probes."""
     rest = NASBench201().candidates()[-APART:]
@@ -109,6 +131,7 @@ class Protocol:
         self.truth = TableTruth(NASBench201Table(table), benchmark)
         self.cells, self.some = judging_cells(judges), min(some, judges)
         self.probing, self.alignment = make_probing("images"), dict[str, Any]()
+        self.options: dict[str, dict[str, Any]] = {}
         picked = torch.randperm(len(self.task.val), generator=stream(0, "nas201-real"))[:REAL].sort().values
         self.real = self.task.chosen("val", picked)
         classes = self.task.num_classes
@@ -248,27 +271,20 @@ class Protocol:
         return found.val, note | {"relaxed_trainings": found.full_trainings}
 
     def arguments(self, method: str, seed: int) -> dict[str, Any]:
-        """What `condense` and `plan` need for a copy with random validation images."""
-        sizes = {"train_size": self.train_size, "val_size": self.val_size}
-        return {
-            "task": self.task, "space": self.space, "method": method, "seed": seed, "val_method": "random",
-            **sizes,
-        }  # fmt: skip
+        options = self.options.get(method, {})
+        return copy_arguments(self.task, method, seed, self.train_size, self.val_size, options)
 
     def made(self, method: str, seed: int, keep: Path | None) -> tuple[Images, Images, dict[str, Any]]:
         """S_train, S_val and how they were made; a copy that lies in ``keep`` is not made again."""
         if keep is not None:
-            key = plan(**self.arguments(method, seed)).key()
-            file = keep / f"{method}-{seed}-{key[:12]}.hcdc"
+            file = keep / kept_name(plan(**self.arguments(method, seed)), method, seed)
             told = file.with_suffix(".json")
             if file.exists() and told.exists():
                 small = CondensedDataset.load(file).to(self.device)
                 return small.train, small.val, json.loads(told.read_text())  # type: ignore[return-value]
         made = condense(**self.arguments(method, seed), device=self.device)
         if keep is not None:
-            keep.mkdir(parents=True, exist_ok=True)
-            made.save(file)
-            write_atomic(told, json.dumps(made.record, sort_keys=True) + "\n")
+            keep_copy(keep, made, file.name)
         small = made.to(self.device)
         return small.train, small.val, made.record  # type: ignore[return-value]
 
@@ -310,6 +326,7 @@ def main() -> None:
     parser.add_argument("--some", type=int, default=200, help="judges of copies, and of HCDC without --whole")
     parser.add_argument("--whole", action="store_true", help="all cells judge HCDC")
     parser.add_argument("--keep", help="folder of copies of other methods")
+    parser.add_argument("--set", action="append", default=[], help="METHOD.SETTING=NUMBER, of another method")
     parser.add_argument("--per-class", type=int, default=50)
     parser.add_argument("--val-per-class", type=int, default=20)
     parser.add_argument("--out", required=True)
@@ -320,6 +337,10 @@ def main() -> None:
         given.dataset, given.table, given.benchmark, given.per_class, given.val_per_class, given.judges,
         given.some, given.out, given.device,
     )  # fmt: skip
+    for each in given.set:
+        name, _, value = each.partition("=")
+        method, _, setting = name.partition(".")
+        protocol.options.setdefault(method, {})[setting] = json.loads(value)
     protocol.write_truth()
     keep = None if given.keep is None else Path(given.keep)
     others = [row for row in given.rows.split(",") if row != "hcdc"]
