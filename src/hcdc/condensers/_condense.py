@@ -18,6 +18,7 @@ from hcdc.condensers._probing import (
     Probing,
     choose_recipe,
     companion_configs,
+    expectations,
     learn_examples,
     make_companions,
     probe_configs,
@@ -297,7 +298,8 @@ def _learn(
         phase = progress.phase("S_val from probes", made.probing.probe_steps)
         trained = train(configs + beside, recipe)
         networks = trained[: len(configs)]
-        companions = make_companions(task, trained[len(configs) :], seed, made.probing)
+        expected = expectations(space, configs, scores, beside)
+        companions = make_companions(task, trained[len(configs) :], expected, seed, made.probing)
         if made.meta["val_method"] == "weighted":
             s_val, learned = weigh_examples(
                 task, networks, scores, made.val_size, seed, made.probing, companions

@@ -36,6 +36,9 @@ from hcdc.training._many import adam_step, lanes_that_fit
 MIXED = 3
 """Candidates of a finite space that a held-out lambda mixes."""
 
+VALIDATED = 4
+"""Original validation images for one of training in a hypergradient: they need one gradient, no products."""
+
 
 @dataclass(frozen=True)
 class HCDC:
@@ -77,9 +80,9 @@ class HCDC:
         val_batch: Examples of S_val in the loss of a step, drawn anew for each (role ``"val-nodes"``); 0 is
             all (batched schedule only).
         fanout: Neighbours of a node kept at each hop, as in ``"10,5,5"``; empty is the whole graph.
-        nodes: Labelled nodes (or images) of a sampled T_train or T_val; 0 is all of them. Images: losses,
-            curvature and mixed derivatives of hypergradients are taken at that many, equally many a class:
-            at least one, and no more than the smallest class has.
+        nodes: Labelled nodes (or images) of a sampled T_train or T_val; 0 is all of them. Images: training
+            losses, curvature and mixed derivatives are taken at that many, validation losses at four times
+            as many; equally many a class: at least one, no more than the smallest class has.
     """
 
     trajectories: int = 80
@@ -421,7 +424,8 @@ class _Run:
         seed = derive(self.seed, "neighbours", *key)
         if isinstance(self.task, ImageTask):
             least = max(config.nodes, self.task.num_classes)
-            sizes = [(part, min(least, self.task.most(part))) for part in ("train", "val")]
+            wanted = (("train", least), ("val", VALIDATED * least))
+            sizes = [(part, min(size, self.task.most(part))) for part, size in wanted]
             images = [self.task.sample(part, size, derive(seed, part)) for part, size in sizes]
             return images[0], images[1]
         assert isinstance(self.task, GraphTask), "checked before"

@@ -31,6 +31,8 @@ from hcdc.training import CapturedMany, Predictor
 from hcdc.training._many import adam_step
 
 Array = NDArray[np.float64]
+PENALTY = 10.0
+"""Of the ridge on the probes' features, chosen on tuning cells (`records/tuning/images.md`)."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ class Slopes:
     """
 
     def __init__(self, task: Task, networks: Sequence[Predictor], data: Any, device: torch.device):
-        self.task, self.data = task, data
+        self.task, self.data, self.networks = task, data, list(networks)
         self.x = task.tensors(data)["x"]
         self.losses = torch.zeros(len(networks), device=device, dtype=self.x.dtype)
         self.slopes = torch.zeros(len(networks), *self.x.shape, device=device, dtype=self.x.dtype)
@@ -143,48 +145,87 @@ class Slopes:
 
         return step
 
-    def __call__(self, targets: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
+    def __call__(
+        self, targets: Sequence[Tensor], members: Sequence[int] | None = None
+    ) -> tuple[list[Tensor], Tensor]:
         """Correlations with targets and the slope of their mean distance from 1 in ``x``.
 
         Args:
             targets: One vector a group of candidates, which follow each other; `rank_targets`.
+            members: The numbers of these candidates; None is all.
         """
-        self.run()
-        losses = self.losses.clone().requires_grad_()
+        members = range(len(self.networks)) if members is None else members
+        self.run(members)
+        index = torch.as_tensor(list(members), device=self.losses.device)
+        losses = self.losses[index].requires_grad_()
         groups = torch.split(losses, [len(target) for target in targets])
         reached = [correlation(group, target) for group, target in zip(groups, targets)]
         (weight,) = torch.autograd.grad(1 - torch.stack(reached).mean(), losses)
-        return [r.detach() for r in reached], torch.tensordot(weight, self.slopes, dims=1)
+        return [r.detach() for r in reached], torch.tensordot(weight, self.slopes[index], dims=1)
+
+    def members(self, networks: Sequence[Predictor]) -> list[int]:
+        """The numbers of some of its candidates."""
+        known = {id(network): k for k, network in enumerate(self.networks)}
+        return [known[id(network)] for network in networks]
 
 
 @dataclass(frozen=True)
 class Companions:
-    """Candidates trained on S_train alone, in whose order S_val must not differ from the original T_val.
+    """Candidates trained on S_train alone, which S_val must rank as is expected of them.
 
     Twenty probes leave most of S_val undecided: without companions it follows their chance (see
     docs/decisions.md). They cost no training on the full data.
 
     Attributes:
         networks: One predictor a candidate.
-        scores: Minus their loss on T_val (or on some of it), higher is better.
+        scores: What is expected of each, higher is better.
     """
 
     networks: Sequence[Predictor]
     scores: Sequence[float]
 
 
+def expectations(
+    space: Space, probes: Sequence[Config], truth: Sequence[float], of: Sequence[Config]
+) -> Array:
+    """What the probes' ranks say of other candidates ``[n]``, by a regression on the space's features."""
+    if not of:
+        return np.zeros(0)
+    at, fresh = (np.asarray([space.features(c) for c in some], np.float64) for some in (probes, of))
+    return ridge(at, rank_targets(truth).numpy(), fresh)
+
+
+def ridge(at: Array, target: Array, fresh: Array) -> Array:
+    """Ridge regression of ``target [m]`` on standardised features ``at [m, f]``, at ``fresh [n, f]``."""
+    centre, scale = at.mean(0), at.std(0) + 1e-9
+    a, b = (at - centre) / scale, (fresh - centre) / scale
+    found: Array = b @ np.linalg.solve(a.T @ a + PENALTY * np.eye(a.shape[1]), a.T @ (target - target.mean()))
+    return found
+
+
 @torch.no_grad()
 def make_companions(
-    task: Task, networks: Sequence[Predictor], seed: int, config: Probing
+    task: Task, networks: Sequence[Predictor], expected: Array, seed: int, config: Probing
 ) -> Companions | None:
-    """Companions scored on ``pool`` images of T_val, or on all of a graph's; None where fewer than 4 have a
-    finite loss."""
+    """Companions, by the sum of what the probes let one expect and of minus the loss on ``pool`` images of
+    T_val (all of a graph's), both standardised; None where fewer than 4 have a finite loss.
+
+    Args:
+        networks: Candidates trained on S_train.
+        expected: From `expectations` ``[n]``.
+    """
     real = _pool(task, seed, config, 0)
-    found = [(predict, -float(mean_loss(task, predict, real))) for predict in networks]
-    found = [(predict, score) for predict, score in found if np.isfinite(score)]
-    if len(found) < 4 or len({score for _, score in found}) == 1:
+    scores = np.asarray([-float(mean_loss(task, predict, real)) for predict in networks])
+    kept = [k for k, score in enumerate(scores) if np.isfinite(score)]
+    if len(kept) < 4 or len(set(scores[kept])) == 1:
         return None
-    return Companions([predict for predict, _ in found], [score for _, score in found])
+    joined = _standard(scores[kept]) + _standard(np.asarray(expected)[kept])
+    return Companions([networks[k] for k in kept], joined.tolist())
+
+
+def _standard(values: Array) -> Array:
+    found: Array = (values - values.mean()) / max(float(values.std()), 1e-12)
+    return found
 
 
 def _pool(task: Task, seed: int, config: Probing, least: int) -> Any:
@@ -255,6 +296,7 @@ def learn_examples(
     device: torch.device | str,
     phase: Phase,
     checkpoint: Checkpoint,
+    slopes: Slopes | None = None,
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Move the examples of S_val until minus the loss on them ranks the probes as the full data does.
 
@@ -264,6 +306,8 @@ def learn_examples(
         truth: Full-data scores of the probes, higher is better.
         s_val: Where S_val starts.
         companions: Ranked beside the probes, with equal weight.
+        slopes: Of candidates that hold all of these, on a set with the labels of ``s_val``: what is recorded
+            there is not recorded again.
 
     Returns:
         S_val and the correlation on the probes (and companions) at each tenth step.
@@ -285,9 +329,11 @@ def learn_examples(
             tensor.copy_(saved[0][name])
         begun, history = saved[1]["step"], saved[1]["history"]
     phase.first_step = begun
-    slopes = Slopes(task, networks, learned, device)
+    slopes = slopes or Slopes(task, networks, learned, device)
+    members = slopes.members(networks)
     for step in range(begun, config.probe_steps):
-        reached, gradient = slopes(targets)
+        slopes.x.copy_(x)
+        reached, gradient = slopes(targets, members)
         adam_step(theta, {"x": gradient}, first, second, step + 1, config.probe_lr)
         if (step + 1) % 10 == 0 or step + 1 == config.probe_steps:
             value = float(reached[0])

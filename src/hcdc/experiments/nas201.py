@@ -3,7 +3,7 @@
 Each copy has 500 training and 200 validation images (CIFAR-10). The judging cells are trained once on it, by
 the published protocol (50 epochs, lr .025, one initialisation) or by the calibrated recipe, and their scores
 are recorded cell by cell; draws of 100 cells, intervals, regrets and costs are made of these by
-`hcdc.experiments.nas201_tables`. The first 1,000 cells of the space's order were used to choose settings and
+`hcdc.experiments.nas201_tables`. The first 1,512 cells of the space's order were used to choose settings and
 judge nothing; probes and companions come from the cells after the judges. Probes see the table's validation
 accuracy, never test accuracy. The real validation set is a seeded draw of 2,000 of its images. Copies of the
 other methods may be judged on the first of the judging cells alone.
@@ -25,7 +25,14 @@ from typing import Any
 import torch
 
 from hcdc.condensers import REDUCERS, Plan, condense, learn_validation, make_probing, plan
-from hcdc.condensers._probing import learn_examples, make_companions, mean_loss, weigh_examples
+from hcdc.condensers._probing import (
+    Slopes,
+    expectations,
+    learn_examples,
+    make_companions,
+    mean_loss,
+    weigh_examples,
+)
 from hcdc.core import records
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import unknown_name
@@ -40,8 +47,9 @@ from hcdc.tasks import ImageTask
 from hcdc.training import predictors, run_on_sets
 
 PROTOCOL = "nas201"
-TUNING, APART, REAL = 1000, 1000, 2000
-"""Cells that chose settings, cells at the end from which companions are drawn, real validation images."""
+TUNING, APART, REAL = 1512, 1000, 2000
+"""Cells that chose settings (512 of them judged an earlier version), cells at the end from which companions
+are drawn, real validation images."""
 RECIPES = ("calibrated", "published")
 MODES = ("probes", "weighted", "aligned", "both")
 """HCDC's validation sets: (b), (d), (a) and (c)."""
@@ -178,41 +186,106 @@ class Protocol:
         return tables, (time.perf_counter() - begun) / len(trains)
 
     def hcdc(
-        self, seed: int, train_method: str, draws: Sequence[int], modes: Sequence[str], whole: bool
+        self,
+        seed: int,
+        train_method: str,
+        draws: Sequence[int],
+        modes: Sequence[str],
+        whole: bool,
+        keep: Path | None = None,
+        judge: bool = True,
     ) -> None:
-        """HCDC's validation sets for one S_train, with random and real ones beside them."""
-        judged = self.cells if whole else self.cells[: self.some]
+        """HCDC's validation sets for one S_train, with random and real ones beside them.
+
+        Args:
+            keep: A folder in which the validation sets are kept; those that lie there are not made again.
+            judge: Whether cells are judged on them.
+        """
         for mode in modes:
             if mode not in MODES:
                 raise unknown_name("--modes", mode, MODES)
-        task, device = self.task, self.device
-        begun = time.perf_counter()
-        made = condense(**self.arguments(train_method, seed), device=device).to(device)
-        train_seconds = time.perf_counter() - begun
-        s_train, start, probing = made.train, made.val, self.probing
+        file = None if keep is None else keep / f"hcdc-{train_method}-{seed}-{'-'.join(modes)}.json"
+        if file is not None and file.exists():
+            notes = json.loads(file.read_text())
+            loaded = {name: CondensedDataset.load(file.with_suffix(f".{name}.hcdc")) for name in notes}
+            parts: dict[str, Any] = {name: copy.to(self.device).val for name, copy in loaded.items()}
+            s_train: Any = loaded["random"].to(self.device).train
+        else:
+            made = condense(**self.arguments(train_method, seed), device=self.device)
+            s_train = made.to(self.device).train
+            parts, notes = self.learned(made, seed, draws, modes, keep)
+            if file is not None:
+                for name, s_val in parts.items():
+                    copy = CondensedDataset(made.train, s_val.to("cpu"), made.meta, notes[name])
+                    keep_copy(file.parent, copy, file.with_suffix(f".{name}.hcdc").name)
+                write_atomic(file, json.dumps(notes) + "\n")
+        if not judge:
+            return
+        parts["real"] = self.real
+        notes["real"] = notes["random"]
+        judged = self.cells if whole else self.cells[: self.some]
+        (table,), seconds = self.judge([s_train], parts, self.calibrated, judged)
+        for part in parts:
+            label, _, draw = part.partition("-")
+            named = {what: table[f"{part}.{what}"] for what in ("loss", "score")}
+            self.write(
+                f"{label}-val" if label in ("random", "real") else f"hcdc-{label}",
+                train_method=train_method, seed=seed, draw=int(draw) if draw else None,
+                recipe=self.calibrated.as_dict(), settings=self.probing.settings(),
+                judge_seconds=seconds, **named, **notes[part],
+            )  # fmt: skip
+        log.info("seed %d judged on %d cells in %.1f s", seed, len(judged), seconds)
+
+    def learned(
+        self,
+        made: CondensedDataset,
+        seed: int,
+        draws: Sequence[int],
+        modes: Sequence[str],
+        keep: Path | None,
+    ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        """Validation sets by name and how each was made; ``"random"`` is where they start."""
+        task, device, probing = self.task, self.device, self.probing
+        copy, train_seconds = made.to(device), made.record["condense_seconds"]
+        s_train: Any = copy.train
+        start: Any = copy.val
+        parts: dict[str, Any] = {"random": start}
+        notes: dict[str, dict[str, Any]] = {"random": {"condense_seconds": train_seconds}}
+        alignment = 0.0
+        if "aligned" in modes or "both" in modes:
+            parts["aligned"], notes["aligned"] = self.aligned(made, s_train, seed, keep)
+            alignment = notes["aligned"]["condense_seconds"]
+            notes["aligned"]["condense_seconds"] += train_seconds
+        if set(modes) == {"aligned"}:
+            return parts, notes
         chosen = [probe_cells(derive(seed, "draw", draw), probing.probes, len(self.cells)) for draw in draws]
+        beside = companion_cells(seed, probing.companions)
         begun = time.perf_counter()
-        cells = [cell for each in chosen for cell in each] + companion_cells(seed, probing.companions)
+        cells = [cell for each in chosen for cell in each] + beside
         networks = predictors(
             task, self.space, cells, s_train, self.calibrated, seed=seed, role="probe", device=device
         )
-        companions = make_companions(task, networks[len(cells) - probing.companions :], seed, probing)
-        used = probing.probes + probing.companions
-        shared = (time.perf_counter() - begun) * used / len(cells)
+        count = len(cells) - len(beside)
+        shared = (time.perf_counter() - begun) * (probing.probes + len(beside)) / len(cells)
         log.info("seed %d: %d probes and companions trained, %.1f s each draw", seed, len(cells), shared)
-        parts: dict[str, Any] = {"random": start, "real": self.real}
-        notes: dict[str, Any] = {}
-        aligned, alignment = None, 0.0
-        if "aligned" in modes or "both" in modes:
-            aligned, notes["aligned"] = self.align(s_train, seed)  # type: ignore[arg-type]
-            alignment = notes["aligned"]["condense_seconds"]
-            notes["aligned"]["condense_seconds"] += train_seconds
-            parts["aligned"] = aligned
+        slopes = None
+        if "probes" in modes or "both" in modes:
+            begun = time.perf_counter()
+            blank = task.replace(start, {"x": start.x.clone()})
+            slopes = Slopes(task, networks, blank, torch.device(device))
+            shared += (time.perf_counter() - begun) * (probing.probes + len(beside)) / len(cells)
         for k, (draw, probes) in enumerate(zip(draws, chosen)):
             scores = [self.truth.score(c, "val") for c in probes]
             own = networks[k * probing.probes : (k + 1) * probing.probes]
             with torch.no_grad():
-                seen = {n: [float(mean_loss(task, p, parts[n])) for p in own] for n in ("random", "real")}
+                seen = {
+                    name: [float(mean_loss(task, p, s_val)) for p in own]
+                    for name, s_val in (("random", start), ("real", self.real))
+                }
+            begun = time.perf_counter()
+            expected = expectations(self.space, probes, scores, beside)
+            companions = make_companions(task, networks[count:], expected, seed, probing)
+            common = time.perf_counter() - begun + shared + train_seconds
             for mode in (m for m in modes if m != "aligned"):
                 begun = time.perf_counter()
                 if mode == "weighted":
@@ -221,12 +294,11 @@ class Protocol:
                     )
                 else:
                     s_val, history = learn_examples(
-                        task, own, scores, aligned if mode == "both" else start, probing,
-                        companions=companions, device=device,
+                        task, own, scores, parts["aligned"] if mode == "both" else start, probing,
+                        companions=companions, device=device, slopes=slopes,
                         phase=Progress().phase(mode, probing.probe_steps), checkpoint=Checkpoint(None),
                     )  # fmt: skip
-                spent = time.perf_counter() - begun + shared + train_seconds
-                spent += alignment if mode == "both" else 0.0
+                spent = time.perf_counter() - begun + common + (alignment if mode == "both" else 0.0)
                 parts[f"{mode}-{draw}"] = s_val
                 notes[f"{mode}-{draw}"] = {
                     "probes": [c["cell"] for c in probes],
@@ -238,37 +310,38 @@ class Protocol:
                     "history": history,
                 }
                 log.info("%s draw %d seed %d: %s, %.1f s", mode, draw, seed, history[-1], spent)
-        (table,), seconds = self.judge([s_train], parts, self.calibrated, judged)  # type: ignore[list-item]
-        for part in parts:
-            label = part.split("-")[0]
-            named = {what: table[f"{part}.{what}"] for what in ("loss", "score")}
-            extra = notes.get(part, {"condense_seconds": train_seconds})
-            draw_of = int(part.split("-")[1]) if "-" in part else None
-            self.write(
-                f"hcdc-{label}" if part in notes else f"{label}-val", train_method=train_method, seed=seed,
-                draw=draw_of, recipe=self.calibrated.as_dict(), settings=probing.settings(),
-                judge_seconds=seconds, **named, **extra,
-            )  # fmt: skip
-        log.info("seed %d judged on %d cells in %.1f s", seed, len(judged), seconds)
+        return parts, notes
 
-    def align(self, s_train: Images, seed: int) -> tuple[Images, dict[str, Any]]:
+    def aligned(
+        self, copy: CondensedDataset, s_train: Images, seed: int, keep: Path | None
+    ) -> tuple[Images, dict[str, Any]]:
         """S_val by hypergradients alone, on trajectories through cells that judge nothing."""
+        file = None if keep is None else keep / f"aligned-{copy.meta['train_method']}-{seed}.json"
+        if file is not None and file.exists():
+            kept = CondensedDataset.load(file.with_suffix(".hcdc")).to(self.device)
+            return kept.val, json.loads(file.read_text())  # type: ignore[return-value]
         begun = time.perf_counter()
         space = Unjudged(judges=len(self.cells))
         made = plan(
-            self.task, space, "hcdc", train_size=self.train_size, val_size=self.val_size,
+            self.task, space, "hcdc", train_size=self.train_size, val_size=self.val_size, seed=seed,
             val_method="aligned", options=self.alignment,
         )  # fmt: skip
         assert made.config is not None, "alignment has settings"
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        checkpoint = Checkpoint(None if file is None else file.with_suffix(".checkpoint"), made.key())
         found = learn_validation(
-            self.task, space, s_train, self.val_size, seed, made.config,
-            made.relaxed(self.task), self.calibrated,
-            device=self.device, progress=Progress(), checkpoint=Checkpoint(None),
+            self.task, space, s_train, self.val_size, seed, made.config, made.relaxed(self.task),
+            self.calibrated, device=self.device, progress=Progress(), checkpoint=checkpoint,
         )  # fmt: skip
         spent = time.perf_counter() - begun
         log.info("aligned seed %d: %s, %.1f s", seed, found.history[-1], spent)
         note = {"condense_seconds": spent, "history": found.history, "alignment": made.config.settings()}
-        return found.val, note | {"relaxed_trainings": found.full_trainings}
+        note["relaxed_trainings"] = found.full_trainings
+        if file is not None:
+            kept = CondensedDataset(copy.train, found.val.to("cpu"), copy.meta, note)
+            keep_copy(file.parent, kept, file.with_suffix(".hcdc").name)
+        return found.val, note
 
     def arguments(self, method: str, seed: int) -> dict[str, Any]:
         options = self.options.get(method, {})
@@ -325,8 +398,9 @@ def main() -> None:
     parser.add_argument("--judges", type=int, default=512)
     parser.add_argument("--some", type=int, default=200, help="judges of copies, and of HCDC without --whole")
     parser.add_argument("--whole", action="store_true", help="all cells judge HCDC")
-    parser.add_argument("--keep", help="folder of copies of other methods")
-    parser.add_argument("--set", action="append", default=[], help="METHOD.SETTING=NUMBER, of another method")
+    parser.add_argument("--keep", help="a folder of copies and validation sets, which are not made again")
+    parser.add_argument("--make", action="store_true", help="make HCDC's validation sets, judge nothing")
+    parser.add_argument("--set", action="append", default=[], help="METHOD.SETTING=NUMBER")
     parser.add_argument("--per-class", type=int, default=50)
     parser.add_argument("--val-per-class", type=int, default=20)
     parser.add_argument("--out", required=True)
@@ -341,13 +415,16 @@ def main() -> None:
         name, _, value = each.partition("=")
         method, _, setting = name.partition(".")
         protocol.options.setdefault(method, {})[setting] = json.loads(value)
+    protocol.alignment = protocol.options.pop("hcdc", {})
     protocol.write_truth()
     keep = None if given.keep is None else Path(given.keep)
     others = [row for row in given.rows.split(",") if row != "hcdc"]
     for seed in (int(v) for v in given.seeds.split(",")):
         if "hcdc" in given.rows.split(","):
             modes = given.modes.split(",")
-            protocol.hcdc(seed, given.train_method, range(given.draws), modes, given.whole)
+            protocol.hcdc(
+                seed, given.train_method, range(given.draws), modes, given.whole, keep, not given.make
+            )
         if others:
             protocol.copies(others, seed, given.recipes.split(","), keep)
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcdc.condensers._probing import rank_targets
+from hcdc.condensers._probing import rank_targets, ridge
 from hcdc.core import records
 from hcdc.core.files import write_atomic
 from hcdc.core.ranks import spearman
@@ -34,8 +34,6 @@ from hcdc.spaces import NASBench201
 Array = NDArray[np.float64]
 Record = dict[str, Any]
 DRAWS, CELLS, TOP, PROMOTED, PROBES = 20, 100, 30, 5, 20
-PENALTY = 10.0
-"""Of the ridge on probes, chosen on the tuning cells (`records/tuning/images.md`)."""
 
 LEARNED = {
     "hcdc-probes": "**HCDC (b)**: 200 images learned from 20 probes",
@@ -66,14 +64,6 @@ class Ranking:
     search: float
     full: float = 0.0
     known: tuple[float, float] | None = None
-
-
-def ridge(at: Array, target: Array, fresh: Array) -> Array:
-    """Ridge regression of ``target [m]`` on standardised features ``at [m, f]``, at ``fresh [n, f]``."""
-    centre, scale = at.mean(0), at.std(0) + 1e-9
-    a, b = (at - centre) / scale, (fresh - centre) / scale
-    found: Array = b @ np.linalg.solve(a.T @ a + PENALTY * np.eye(a.shape[1]), a.T @ (target - target.mean()))
-    return found
 
 
 def standard(values: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -118,13 +118,15 @@ class CapturedMany:
         for stream in self.streams:
             torch.cuda.current_stream().wait_stream(stream)
 
-    def __call__(self) -> None:
+    def __call__(self, some: Iterable[int] | None = None) -> None:
+        """Run all steps, or those of some numbers."""
+        numbers = range(len(self.steps)) if some is None else some
         if not self.graphs:
-            for step in self.steps:
-                step()
+            for k in numbers:
+                self.steps[k]()
             return
         self._begin()
-        for k, graph in enumerate(self.graphs):
+        for k in numbers:
             with torch.cuda.stream(self.streams[k % len(self.streams)]):
-                graph.replay()
+                self.graphs[k].replay()
         self._end()
