@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 
+import numpy as np
 import pytest
 import torch
 from quick_hcdc import Interrupting, content
@@ -15,7 +16,14 @@ import hcdc.condensers._condense as condensing
 import hcdc.condensers._hcdc as aligning
 from hcdc.condensers import condense, plan
 from hcdc.condensers._hcdc import HCDC
-from hcdc.condensers._probing import Companions, Probing, companion_configs, probe_configs, recipes_around
+from hcdc.condensers._probing import (
+    Companions,
+    Probing,
+    companion_configs,
+    expectations,
+    probe_configs,
+    recipes_around,
+)
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
@@ -143,10 +151,11 @@ def test_an_interrupted_run_continues_to_the_same_bytes(aligned, task, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("nodes", "sizes"), [(6, (6, 6)), (18, (18, 15)), (1, (3, 3)), (100, (27, 15)), (0, (34, 18))]
+    ("nodes", "sizes"), [(6, (6, 15)), (18, (18, 15)), (1, (3, 12)), (100, (27, 15)), (0, (34, 18))]
 )
 def test_derivatives_are_taken_at_few_images_of_every_class(nodes, sizes, task):
-    """One a class at least, and no more than the smallest class has: 9 of T_train, 5 of T_val; 0 is all."""
+    """One a class at least, of T_val four times as many, and no more than the smallest class has: 9 of
+    T_train, 5 of T_val; 0 is all."""
     bound = task.bind(SPACE)
     run = aligning._Run(
         bound, SPACE, task.sample("train", 6, 0), task.sample("val", 6, 0), 0, HCDC(nodes=nodes), None, None,
@@ -258,13 +267,14 @@ def test_both_is_alignment_first_then_probes_from_there(task, monkeypatch):
     moved = dataclasses.replace(task.sample("val", 15, 0), x=torch.full((15, 1, 4, 4), 0.5))
     learned = aligning.Learned(moved, ["aligned"], [{"step": 1}], {"lam": [[0.0]], "score": [0.1]}, 3)
     monkeypatch.setattr(condensing, "learn_validation", lambda *a, **k: learned)
-    trained, begun = [], []
+    trained, begun, told = [], [], []
 
     def train(bound, space, configs, train, recipe, **options):
         trained.append(train)
         return [config_hash(config) for config in configs]
 
-    def beside(bound, networks, seed, config):
+    def beside(bound, networks, expected, seed, config):
+        told.append(expected)
         return Companions(networks, [0.1] * len(networks))
 
     def examples(bound, networks, scores, start, config, **options):
@@ -281,6 +291,9 @@ def test_both_is_alignment_first_then_probes_from_there(task, monkeypatch):
     others = [config_hash(config) for config in companion_configs(SPACE, 4, 5, 0)]
     assert companions.networks == others
     assert len({*networks, *others}) == 9
+    wanted = expectations(SPACE, probes["configs"], scores, companion_configs(SPACE, 4, 5, 0))
+    assert wanted.std() > 0
+    np.testing.assert_array_equal(told[0], wanted)
     assert [torch.equal(part.x, small.train.x) for part in trained] == [True]  # together, on S_train
     assert start is moved
     assert torch.equal(small.val.x, moved.x + 1)
@@ -290,6 +303,7 @@ def test_both_is_alignment_first_then_probes_from_there(task, monkeypatch):
     assert set(small.meta["candidates"]) == {"aligned", *networks, *others}
     make(task, {"probes": 4, "companions": 0}, val_method="probes")
     assert begun[1][3].networks == []
+    assert told[1].shape == (0,)
     assert torch.equal(begun[1][2].x, task.sample("val", 15, 0).x)  # without alignment: real images
 
 

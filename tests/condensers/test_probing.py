@@ -24,6 +24,7 @@ from hcdc.condensers._probing import (
     companion_configs,
     correlation,
     example_losses,
+    expectations,
     fit_weights,
     learn_examples,
     make_companions,
@@ -31,6 +32,7 @@ from hcdc.condensers._probing import (
     probe_configs,
     rank_targets,
     recipes_around,
+    ridge,
     weigh_examples,
 )
 from hcdc.core.checkpoint import Checkpoint
@@ -433,6 +435,34 @@ def test_slopes_of_groups_are_autograd_through_their_mean_distance():
     torch.testing.assert_close(single, torch.autograd.grad(value, x)[0], rtol=1e-6, atol=1e-10)
 
 
+def test_slopes_of_some_candidates_are_those_of_these_alone():
+    """In the order asked for, in groups, and the others are not run."""
+    task = ImageTask(tiny_image_data(1, 4))
+    nets, small, ran = untrained(task, 9), double_set(task), []
+
+    def watched(k):
+        return lambda images: (ran.append(k), nets[k](images))[1]
+
+    watching = [watched(k) for k in range(9)]
+    slopes = Slopes(task, watching, small, torch.device("cpu"))
+    whole = [rank_targets(range(9))]
+    before = slopes(whole)
+    some = [7, 2, 4, 0, 8, 5, 1]
+    assert slopes.members([watching[k] for k in some]) == some
+    targets = [rank_targets([0.3, 0.9, 0.1]), rank_targets([0.2, 0.4, 0.1, 0.8])]
+    ran.clear()
+    reached, found = slopes(targets, some)
+    assert ran == some
+    expected, gradient = Slopes(task, [nets[k] for k in some], small, torch.device("cpu"))(targets)
+    torch.testing.assert_close(reached, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(found, gradient, rtol=1e-12, atol=1e-15)
+    assert float(gradient.abs().max()) > 1e-4
+    other, _ = slopes(targets, sorted(some))
+    assert abs(float(other[0] - reached[0])) > 1e-3  # the order is that of the targets
+    after = slopes(whole)
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
+
+
 def test_a_mean_loss_is_over_repeats_with_the_weights_of_examples():
     task = ImageTask(tiny_image_data(1, 4))
     (net,), small = untrained(task, 1, repeats=3), double_set(task)
@@ -446,13 +476,15 @@ def test_a_mean_loss_is_over_repeats_with_the_weights_of_examples():
         torch.testing.assert_close(mean_loss(task, net, data_with), sum(each) / 3, rtol=1e-12, atol=1e-12)
 
 
-def learn(task, networks, steps=20, start=None, progress=None, path=None, companions=None, **settings):
+def learn(
+    task, networks, steps=20, start=None, progress=None, path=None, companions=None, slopes=None, **settings
+):
     config = Probing(probe_steps=steps, **settings)
     phase = (progress or Progress()).phase("S_val from probes", steps)
     start = start or task.sample("val", 20, 0)
     return learn_examples(
         task, networks, TRUTH, start, config, companions=companions, device="cpu", phase=phase,
-        checkpoint=Checkpoint(path, "k"),
+        checkpoint=Checkpoint(path, "k"), slopes=slopes,
     )  # fmt: skip
 
 
@@ -540,28 +572,132 @@ def test_companions_are_a_second_group_of_slopes(digits, networks, companions):
     torch.testing.assert_close(moved, -0.01 * gradient[clear].sign(), rtol=0.01, atol=1e-6)
 
 
-def test_companions_are_scored_by_their_loss_on_real_validation_examples(digits, fourteen, companions):
-    """On all of T_val where the pool allows it, else on the pool of weighted examples."""
-    found = make_companions(digits, fourteen[5:], 0, Probing())
-    assert list(found.networks) == list(companions.networks)
-    np.testing.assert_allclose(found.scores, companions.scores, rtol=1e-5)
-    few = make_companions(digits, fourteen[5:], 3, Probing(pool=30))
-    picked = torch.randperm(143, generator=stream(3, "pool"))[:30].sort().values
-    some = digits.chosen("val", picked)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_recorded_slopes_of_more_candidates_give_the_same_set(
+    reverse, digits, networks, fourteen, companions, monkeypatch
+):
+    """On other pixels of the same labels, as they lie after another set was learned."""
+    some = Companions(companions.networks[2:8], companions.scores[2:8])
+    alone = learn(digits, networks, steps=10, companions=some)
+    start = digits.sample("val", 20, 0)
+    blank = dataclasses.replace(start, x=torch.full_like(start.x, 0.5))
+    slopes = Slopes(digits, fourteen[::-1] if reverse else fourteen, blank, torch.device("cpu"))
+    monkeypatch.setattr(probing, "Slopes", lambda *a: pytest.fail("recorded again"))
+    for _ in range(2):  # of the first set nothing is left in the second
+        small, history = learn(digits, networks, steps=10, companions=some, slopes=slopes, start=start)
+        assert torch.equal(small.x, alone[0].x)
+        assert torch.equal(small.y, alone[0].y)
+        assert history == alone[1]
+        kept = small.x.clone()
+        learn(digits, fourteen[9:], steps=2, slopes=slopes)
+        assert torch.equal(small.x, kept)  # a set of its own
+    assert torch.equal(start.x, digits.sample("val", 20, 0).x)
+    assert float((small.x - start.x).abs().max()) > 0.01
+
+
+def standard(values):
+    return (np.asarray(values) - np.mean(values)) / np.std(values)
+
+
+def real_scores(predictors, images):
+    """Minus the mean loss over repeats, by hand."""
     with torch.no_grad():
-        expected = [
-            -float(np.mean([float(F.cross_entropy(one, some.y)) for one in predict(some)]))
-            for predict in fourteen[5:]
-        ]
-    np.testing.assert_allclose(few.scores, expected, rtol=1e-5)
-    assert make_companions(digits, fourteen[5:], 4, Probing(pool=30)).scores != few.scores
+        each = [[float(F.cross_entropy(one, images.y)) for one in predict(images)] for predict in predictors]
+    return -np.mean(each, 1)
+
+
+def test_companions_are_scored_by_the_real_loss_and_by_what_is_expected(digits, fourteen, companions):
+    """Both standardised; losses are on all of T_val where the pool allows it, else on the pool's examples."""
+    expected = np.random.default_rng(0).normal(3, 50, 9)
+    found = make_companions(digits, fourteen[5:], expected, 0, Probing())
+    assert list(found.networks) == list(companions.networks)
+    np.testing.assert_allclose(found.scores, standard(companions.scores) + standard(expected), atol=1e-4)
+    assert np.std(standard(companions.scores) - standard(expected)) > 0.5  # both have a say
+    picked = torch.randperm(143, generator=stream(3, "pool"))[:30].sort().values
+    few = make_companions(digits, fourteen[5:], expected, 3, Probing(pool=30))
+    real = real_scores(fourteen[5:], digits.chosen("val", picked))
+    np.testing.assert_allclose(few.scores, standard(real) + standard(expected), atol=1e-4)
+    assert make_companions(digits, fourteen[5:], expected, 4, Probing(pool=30)).scores != few.scores
+
+
+def test_candidates_without_a_finite_loss_are_no_companions(digits, fourteen):
+    """Neither their loss nor what is expected of them moves the scores of the others."""
+
+    def never(images):
+        return torch.where(F.one_hot(images.y, 10).bool(), -INF, 0.0)[None]
+
+    given = [sure(NAN), *fourteen[5:8], never, *fourteen[8:11]]
+    expected = np.array([1e6, 0.3, -0.2, 0.9, -1e6, 0.1, 0.0, 0.5])
+    assert [np.isfinite(float(mean_loss(digits, one, digits.val))) for one in (given[0], never)] == [
+        False
+    ] * 2
+    found = make_companions(digits, given, expected, 0, Probing())
+    assert list(found.networks) == fourteen[5:11]
+    real = real_scores(fourteen[5:11], digits.chosen("val", torch.arange(143)))
+    others = standard(expected[[1, 2, 3, 5, 6, 7]])
+    np.testing.assert_allclose(found.scores, standard(real) + others, atol=1e-4)
+    assert make_companions(digits, [sure(NAN), *fourteen[:3]], np.arange(4.0), 0, Probing()) is None
+
+
+def test_where_the_same_is_expected_of_all_the_real_loss_decides(digits, fourteen, companions):
+    found = make_companions(digits, fourteen[5:], np.full(9, 0.7), 0, Probing())
+    np.testing.assert_allclose(found.scores, standard(companions.scores), atol=1e-3)
 
 
 def test_few_companions_or_equal_ones_are_none(digits, fourteen):
-    assert make_companions(digits, [], 0, Probing()) is None
-    assert make_companions(digits, fourteen[:3], 0, Probing()) is None
-    assert make_companions(digits, fourteen[:4], 0, Probing()) is not None
-    assert make_companions(digits, fourteen[:1] * 5, 0, Probing()) is None
+    def made(networks):
+        return make_companions(digits, networks, np.arange(float(len(networks))), 0, Probing())
+
+    assert made([]) is None
+    assert made(fourteen[:3]) is None
+    assert made(fourteen[:4]) is not None
+    assert made(fourteen[:1] * 5) is None
+
+
+def regressed(at, target, fresh):
+    """Ridge regression with penalty 10 on standardised features, in its dual form."""
+    centre, scale = np.mean(at, 0), np.std(at, 0)
+    told = scale > 0
+    a, b = ((np.asarray(part) - centre)[:, told] / scale[told] for part in (at, fresh))
+    return b @ a.T @ np.linalg.solve(a @ a.T + 10.0 * np.eye(len(a)), target - np.mean(target))
+
+
+@pytest.mark.parametrize("space", [SPACE, PolynomialFilter(order=3, width=4)], ids=["cells", "filters"])
+def test_expectations_are_a_ridge_regression_of_the_ranks_of_the_probes(space):
+    probes, fresh = probe_configs(space, 12, 0), companion_configs(space, 12, 7, 0)
+    truth = np.random.default_rng(1).normal(size=12)
+    at, there = ([space.features(config) for config in some] for some in (probes, fresh))
+    ranks = standard(stats.rankdata(truth))
+    found = expectations(space, probes, truth.tolist(), fresh)
+    assert found.shape == (7,)
+    np.testing.assert_allclose(found, regressed(at, ranks, there), rtol=1e-6, atol=1e-9)
+    assert found.std() > 0.05
+    np.testing.assert_allclose(expectations(space, probes, np.exp(truth), fresh), found)  # ranks alone
+    np.testing.assert_allclose(expectations(space, probes, -truth, fresh), -found, atol=1e-12)
+    np.testing.assert_allclose(expectations(space, probes, truth, fresh[3:]), found[3:])
+
+
+def test_nothing_is_expected_of_no_candidates():
+    """Whatever the probes say; of some candidates the probes need an order."""
+    probes = probe_configs(SPACE, 5, 0)
+    found = expectations(SPACE, probes, [0.5] * 5, [])
+    assert found.shape == (0,)
+    with pytest.raises(InputError, match="all probes have the same full-data result"):
+        expectations(SPACE, probes, [0.5] * 5, probes[:1])
+
+
+def test_the_ridge_is_ridge_regression():
+    """Of targets with any mean, whose mean is left out; what all the given ones share says nothing."""
+    rng = np.random.default_rng(0)
+    at, fresh = rng.normal(2, 3, size=(12, 3)), rng.normal(size=(5, 3))
+    target = rng.normal(4, size=12)
+    a = (at - at.mean(0)) / at.std(0)
+    tall = np.vstack([a, np.sqrt(10.0) * np.eye(3)])
+    weight = np.linalg.lstsq(tall, np.concatenate([target - target.mean(), np.zeros(3)]), rcond=None)[0]
+    expected = ((fresh - at.mean(0)) / at.std(0)) @ weight
+    np.testing.assert_allclose(ridge(at, target, fresh), expected, rtol=1e-6)
+    shared = np.hstack([at, np.full((12, 1), 0.1)]), np.hstack([fresh, np.arange(5.0)[:, None]])
+    np.testing.assert_allclose(ridge(shared[0], target, shared[1]), expected, rtol=1e-5)
 
 
 def test_companions_without_an_order_are_refused(digits, networks, companions):
@@ -595,9 +731,9 @@ def test_an_interrupted_run_continues_to_the_same_bytes(digits, networks, learne
     seen = []
 
     class Counting(Slopes):
-        def __call__(self, targets):
+        def __call__(self, targets, members=None):
             seen.append(1)
-            return super().__call__(targets)
+            return super().__call__(targets, members)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(probing, "Slopes", Counting)

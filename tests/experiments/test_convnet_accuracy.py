@@ -10,6 +10,7 @@ import hcdc.condensers._dc as dc
 from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.experiments import convnet_accuracy as protocol
+from hcdc.experiments import nas201
 from hcdc.tasks import ImageTask
 
 QUICK = {"iterations": 4, "outer": 2, "inner": 1, "batch_real": 4, "batch_train": 4, "width": 2}
@@ -19,7 +20,7 @@ def image_file(path, shift=0):
     """Three classes of 8 x 8 grey noise around their own level; another ``shift`` gives other images."""
     rng = np.random.default_rng(0)
     parts = {}
-    for name, count in (("train", 18), ("val", 6), ("test", 9)):
+    for name, count in (("train", 18), ("val", 12), ("test", 9)):
         y = np.arange(count) % 3
         x = rng.integers(0, 60, (count, 8, 8, 1)) + 60 * y[:, None, None, None] + shift
         parts |= {f"x_{name}": x.astype(np.uint8), f"y_{name}": y}
@@ -69,7 +70,8 @@ def shown(found):
 def test_a_record_says_what_was_measured(images):
     (found,) = run(images, ["random"], seeds=[3], epochs=2)
     task = ImageTask(hcdc.data(str(images)), "convnet")
-    wanted = hcdc.training.convnet_accuracy(task.sample("train", 6, 3), task.data, 2, epochs=2, seed=3)
+    ((_, small, _),) = protocol.sets(task, "random", 6, 3, {}, 0, None)
+    wanted = hcdc.training.convnet_accuracy(small, task.data, 2, epochs=2, seed=3)
     assert {key: found.pop(key) for key in wanted} == wanted
     assert set(wanted) >= {"test_accuracy", "test_accuracies", "test_std"}
     assert found.pop("environment")["torch"]
@@ -193,18 +195,61 @@ def test_a_graph_is_refused(tmp_path):
 def test_the_command(images, sums, monkeypatch):
     out, folder = images.with_name("records.jsonl"), images.with_name("checkpoints")
     command = [
-        "convnet_accuracy", "--dataset", str(images), "--methods", "dc", "--seeds", "4,5", "--per-class", "1",
+        "convnet_accuracy", "--dataset", str(images), "--methods", "dc", "--seeds", "4,5", "--per-class", "5",
         "--networks", "3", "--iterations", "1", "--every", "1", "--epochs", "7", "--checkpoint", str(folder),
-        "--out", str(out), "--device", "cpu",
+        "--keep", str(images.with_name("kept")), "--out", str(out), "--device", "cpu",
     ]  # fmt: skip
     monkeypatch.setattr(sys, "argv", command)
     monkeypatch.setattr(protocol, "reducer_for", lambda name, method, options: dc.DC(**{**QUICK, **options}))
     protocol.main()
     found = list(records.read(out))
     assert [(r["seed"], r["iteration"]) for r in found] == [(s, i) for s in (4, 5) for i in (0, 1, None)]
-    assert all(r["per_class"] == 1 for r in found)
+    assert all(r["per_class"] == 5 for r in found)
     assert all((call["networks"], call["epochs"]) == (3, 7) for call in sums)
     assert len(list(folder.rglob("*.checkpoint"))) == 2
+    assert sorted(file.name[:5] for file in images.with_name("kept").glob("*.hcdc")) == ["dc-4-", "dc-5-"]
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "every"),
+    [
+        ("random", {}, 0),
+        ("herding", {"steps": 5, "hidden": 4}, 0),
+        ("dm", {"iterations": 2, "batch": 4, "width": 2}, 0),
+        ("dc", QUICK, 2),
+    ],
+)
+def test_a_kept_set_is_the_copy_that_nas201_would_make(method, options, every, images, sums, monkeypatch):
+    """The same file under the same name; with other settings or of another seed there is none."""
+    folder = images.with_name("kept")
+    found = run(images, [method], seeds=[4], per_class=5, options=options, every=every, keep=str(folder))
+    monkeypatch.setattr(nas201, "NASBench201Table", lambda path: path)
+    other = nas201.Protocol(str(images), "none.csv", "cifar10", 5, 2, 3, 2, images.with_name("out"), "cpu")
+    other.options[method] = options
+    name = nas201.kept_name(hcdc.condensers.plan(**other.arguments(method, 4)), method, 4)
+    assert sorted(file.name for file in folder.iterdir()) == [name, name.replace(".hcdc", ".json")]
+    assert (folder / name).read_bytes() == hcdc.condense(**other.arguments(method, 4)).to_bytes()
+    monkeypatch.setattr(nas201, "condense", lambda **_: pytest.fail("made again"))
+    train, val, told = other.made(method, 4, folder)
+    assert (len(train), len(val)) == (15, 6)
+    assert float(train.x.double().sum()) == found[-1]["test_accuracy"]
+    assert told["condense_seconds"] == found[-1]["condense_seconds"]
+    assert told["environment"]["torch"]
+    with pytest.raises(pytest.fail.Exception, match="made again"):
+        other.made(method, 5, folder)
+    if options:
+        other.options[method] = {**options, next(iter(options)): 3}
+        with pytest.raises(pytest.fail.Exception, match="made again"):
+            other.made(method, 4, folder)
+
+
+@pytest.mark.usefixtures("sums")
+def test_a_set_that_is_too_small_for_a_copy_is_refused_before_any_work(images, monkeypatch):
+    assert len(run(images, ["random"], per_class=2)) == 1  # it need not be kept
+    monkeypatch.setattr(protocol, "sets", lambda *_: pytest.fail("work was begun"))
+    with pytest.raises(InputError, match="val_size 2: there are 3 classes"):
+        run(images, ["random"], per_class=2, keep=str(images.with_name("kept")))
+    assert not images.with_name("kept").exists()
 
 
 def condensed(images, name, method, seed):

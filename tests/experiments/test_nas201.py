@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from hcdc.condensers import learn_validation, make_probing
+from hcdc.condensers._probing import expectations
 from hcdc.core import records
 from hcdc.core.errors import InputError
-from hcdc.core.seeds import numpy_stream
+from hcdc.core.seeds import derive, numpy_stream
 from hcdc.experiments import nas201, nas201_tables
 from hcdc.experiments.nas201 import Protocol, companion_cells, judging_cells, probe_cells
 from hcdc.spaces import NASBench201
@@ -39,7 +40,7 @@ def protocol(monkeypatch, tmp_path):
 
 
 def test_judges_probes_companions_and_tuning_cells_are_apart():
-    tuning = {c["cell"] for c in NASBench201().candidates()[:1000]}
+    tuning = {c["cell"] for c in NASBench201().candidates()[:1512]}
     judges = {c["cell"] for c in judging_cells(512)}
     probes = {c["cell"] for draw in range(20) for c in probe_cells(draw, 20, 512)}
     companions = {c["cell"] for seed in range(5) for c in companion_cells(seed, 60)}
@@ -57,8 +58,8 @@ def test_records_of_hcdc_hold_every_judge_and_what_was_known(protocol):
     truth, *found = records.read(protocol.out)
     labels = [(r["label"], r["draw"]) for r in found]
     assert labels == [
-        ("random-val", None), ("real-val", None), ("hcdc-probes", 0), ("hcdc-weighted", 0),
-        ("hcdc-probes", 1), ("hcdc-weighted", 1),
+        ("random-val", None), ("hcdc-probes", 0), ("hcdc-weighted", 0), ("hcdc-probes", 1),
+        ("hcdc-weighted", 1), ("real-val", None),
     ]  # fmt: skip
     assert truth["cells"] == [c["cell"] for c in judging_cells(6)]
     assert truth["val"] == [made_up(cell, "c10_valid_200") / 100 for cell in truth["cells"]]
@@ -77,6 +78,88 @@ def test_records_of_hcdc_hold_every_judge_and_what_was_known(protocol):
         assert not set(r["probes"]) & set(truth["cells"])
     assert learned[0]["probes"] == learned[1]["probes"] != learned[2]["probes"]
     assert len({tuple(r["loss"]) for r in found}) == 6  # every validation set judges in its own way
+
+
+def test_every_draw_has_its_probes_and_what_they_let_one_expect_of_the_companions(protocol, monkeypatch):
+    """All are trained once and recorded once; each draw learns from its own."""
+    calls = {name: [] for name in ("predictors", "make_companions", "learn_examples", "weigh_examples")}
+
+    def watch(name):
+        real = getattr(nas201, name)
+
+        def call(*given, **options):
+            made = real(*given, **options)
+            calls[name].append((given, options, made))
+            return made
+
+        monkeypatch.setattr(nas201, name, call)
+
+    for name in calls:
+        watch(name)
+    protocol.hcdc(7, "random", range(2), ["probes", "weighted"], whole=False)
+    draws = [probe_cells(derive(7, "draw", draw), 4, 6) for draw in range(2)]
+    beside = companion_cells(7, 4)
+    ((given, _, networks),) = calls["predictors"]
+    assert given[2] == [*draws[0], *draws[1], *beside]
+    recorded = {id(options["slopes"]) for _, options, _ in calls["learn_examples"]}
+    assert len(recorded) == 1
+    told = []
+    for k, probes in enumerate(draws):
+        scores = [made_up(c["cell"], "c10_valid_200") / 100 for c in probes]
+        (_, companions, expected, *_), _, made = calls["make_companions"][k]
+        assert companions == networks[8:]
+        told.append(expectations(NASBench201(), probes, scores, beside))
+        np.testing.assert_array_equal(expected, told[k])
+        (_, own, truth, *_), options, _ = calls["learn_examples"][k]
+        assert own == networks[4 * k : 4 * k + 4]
+        assert truth == scores
+        assert options["companions"] is made
+        weighed = calls["weigh_examples"][k][0]
+        assert weighed[1:3] == (own, scores)
+        assert weighed[-1] is made
+    assert np.abs(told[0] - told[1]).max() > 0.01
+
+
+TIMED = ("condense_seconds", "judge_seconds", "environment")
+
+
+def untimed(found):
+    """Records without what differs from run to run."""
+    return [{key: r[key] for key in r if key not in TIMED} for r in found]
+
+
+def again(*_, **__):
+    pytest.fail("made again")
+
+
+def test_validation_sets_that_are_kept_are_not_made_again(protocol, tmp_path, monkeypatch):
+    """They judge as those that were not kept, and their records say the same."""
+    given, kept = (7, "random", range(2), ["probes", "weighted"], True), tmp_path / "kept"
+    protocol.hcdc(*given, keep=kept, judge=False)
+    assert not protocol.out.exists()  # nothing is judged yet
+    protocol.hcdc(*given)
+    plain = list(records.read(protocol.out))
+    assert len(plain) == 6
+    with monkeypatch.context() as patch:
+        patch.setattr(nas201, "condense", again)
+        patch.setattr(nas201, "predictors", again)
+        protocol.hcdc(*given, keep=kept)
+        found = list(records.read(protocol.out))[6:]
+        assert untimed(found) == untimed(plain)
+        (notes,) = (file for file in kept.glob("*.json") if "." not in file.stem)  # others belong to sets
+        told = json.loads(notes.read_text())
+        assert set(told) == {"random", "probes-0", "weighted-0", "probes-1", "weighted-1"}
+        assert found[1]["condense_seconds"] == told["probes-0"]["condense_seconds"]
+        assert found[0]["condense_seconds"] == found[5]["condense_seconds"]
+        assert found[5]["condense_seconds"] == told["random"]["condense_seconds"]
+        protocol.hcdc(*given, keep=kept, judge=False)
+        assert len(list(records.read(protocol.out))) == 12
+        for other in ((8, *given[1:]), (*given[:3], ["weighted"], True)):
+            with pytest.raises(pytest.fail.Exception, match="made again"):  # another seed, other modes
+                protocol.hcdc(*other, keep=kept)
+        notes.unlink()  # as after a run that was cut off
+        with pytest.raises(pytest.fail.Exception, match="made again"):
+            protocol.hcdc(*given, keep=kept)
 
 
 def test_copies_are_judged_on_some_cells_by_both_recipes(protocol, monkeypatch):
@@ -105,7 +188,7 @@ def test_copies_are_judged_together_as_alone_and_kept(protocol, tmp_path, monkey
     assert [r["making"] for r in again] == [one["making"], two["making"]]
 
 
-def test_alignment_is_a_start_for_probes_and_meets_no_judge(protocol, monkeypatch):
+def test_alignment_is_a_start_for_probes_and_meets_no_judge(protocol, monkeypatch, tmp_path):
     protocol.alignment = {
         "trajectories": 1, "points": 1, "holdout": 2, "steps": 2, "check": 1, "batch": 1, "nodes": 10,
         "iterations": 1,
@@ -117,15 +200,21 @@ def test_alignment_is_a_start_for_probes_and_meets_no_judge(protocol, monkeypatc
         return learn_validation(task, space, *rest, **options)
 
     monkeypatch.setattr(nas201, "learn_validation", watched)
-    protocol.hcdc(7, "random", range(1), ["both", "aligned"], whole=False)
+    protocol.hcdc(7, "random", range(1), ["both", "aligned"], whole=False, keep=tmp_path / "kept")
     found = {r["label"]: r for r in records.read(protocol.out)}
     assert set(found) == {"random-val", "real-val", "hcdc-aligned", "hcdc-both"}
     assert found["hcdc-aligned"]["relaxed_trainings"] == 3
     assert found["hcdc-aligned"]["loss"] != found["random-val"]["loss"]
     assert found["hcdc-both"]["condense_seconds"] > found["hcdc-aligned"]["history"][-1]["step"] > 0
-    tuning = {c["cell"] for c in NASBench201().candidates()[:1000]}
+    tuning = {c["cell"] for c in NASBench201().candidates()[:1512]}
     assert len(met) > 3000
     assert not set(met) & (tuning | {c["cell"] for c in protocol.cells})
+    # it is kept by itself, and other modes begin with it
+    monkeypatch.setattr(nas201, "learn_validation", again)
+    monkeypatch.setattr(nas201, "predictors", again)
+    protocol.hcdc(7, "random", range(1), ["aligned"], whole=False, keep=tmp_path / "kept")
+    *_, one, _ = records.read(protocol.out)
+    assert untimed([one]) == untimed([found["hcdc-aligned"]])
 
 
 def test_what_is_not_known_is_refused_before_the_work(protocol):
@@ -134,6 +223,37 @@ def test_what_is_not_known_is_refused_before_the_work(protocol):
     with pytest.raises(InputError, match=r"--recipes.*'best'.*calibrated, published"):
         protocol.copies(["random"], 0, ["best"])
     assert not protocol.out.exists()
+
+
+def test_the_command(monkeypatch, tmp_path):
+    """Settings of other methods by name, sets that are made alone, and a folder that keeps them."""
+    called = []
+
+    def noted(name):
+        return lambda made, *given: called.append((name, made.arguments("dm", 0)["options"], *given))
+
+    monkeypatch.setattr(nas201, "NASBench201Table", Table)
+    monkeypatch.setattr(Protocol, "hcdc", noted("hcdc"))
+    monkeypatch.setattr(Protocol, "copies", noted("copies"))
+    kept = tmp_path / "kept"
+    command = [
+        "nas201", "--dataset", "digits", "--table", "none.csv", "--rows", "hcdc,dm", "--seeds", "5,6",
+        "--modes", "weighted,both", "--draws", "3", "--judges", "4", "--per-class", "2",
+        "--val-per-class", "1", "--recipes", "calibrated", "--set", "dm.iterations=3",
+        "--set", "dm.lr_img=0.5", "--keep", str(kept), "--out", str(tmp_path / "out.jsonl"),
+        "--device", "cpu",
+    ]  # fmt: skip
+    for given, judge in ((["--make"], False), ([], True)):
+        called.clear()
+        monkeypatch.setattr("sys.argv", command + given)
+        nas201.main()
+        options = {"iterations": 3, "lr_img": 0.5}
+        expected = []
+        for seed in (5, 6):
+            hcdc = (seed, "random", range(3), ["weighted", "both"], False, kept, judge)
+            expected += [("hcdc", options, *hcdc), ("copies", options, ["dm"], seed, ["calibrated"], kept)]
+        assert called == expected
+    assert [r["label"] for r in records.read(tmp_path / "out.jsonl")] == ["truth", "truth"]
 
 
 # --- tables -------------------------------------------------------------------------------------------------
@@ -215,6 +335,21 @@ def test_copies_judged_on_some_cells_say_so(judged):
     assert by_accuracy[-1] == "170"
 
 
+def test_cells_that_judged_nothing_are_left_out(judged):
+    """The first eight of ten judged all copies: the table is that of a truth of eight."""
+    for r in judged[1:5]:
+        r["loss"] = r["loss"][:8]
+    whole = nas201_tables.agreement(judged)
+    base = judged[0]
+    for key in ("cells", "val", "test", "val12", "seconds", "parameters", "features"):
+        base = {**base, key: base[key][:8]}
+    assert nas201_tables.agreement([base, *judged[1:]]) == whole
+    head = [cell.strip() for cell in whole.splitlines()[0].split("|")[1:-1]]
+    ours = dict(zip(head, cells_of(whole, "**HCDC (b)**: ")))
+    assert ours["regret of the pick, points"] == "0.00"  # of ten it is 8
+    assert cells_of(whole, "dm copy, published recipe, by accuracy")[3] == "1.000 (of 5)"
+
+
 def test_rows_are_sorted_and_the_short_table_has_fewer_columns(judged):
     table = nas201_tables.agreement(judged)
     means = [float(row.split("|")[3].split()[0]) for row in table.splitlines()[2:-1]]
@@ -225,21 +360,11 @@ def test_rows_are_sorted_and_the_short_table_has_fewer_columns(judged):
     assert all(row.count("|") == 8 for row in short.splitlines())
 
 
-def test_the_ridge_is_ridge_regression():
-    rng = np.random.default_rng(0)
-    at, fresh = rng.normal(size=(12, 3)), rng.normal(size=(5, 3))
-    target = rng.normal(size=12)
-    a = (at - at.mean(0)) / at.std(0)
-    tall = np.vstack([a, np.sqrt(10.0) * np.eye(3)])
-    weight = np.linalg.lstsq(tall, np.concatenate([target - target.mean(), np.zeros(3)]), rcond=None)[0]
-    expected = ((fresh - at.mean(0)) / at.std(0)) @ weight
-    np.testing.assert_allclose(nas201_tables.ridge(at, target, fresh), expected, rtol=1e-6)
-
-
 def test_documents_are_those_of_the_records():
     """README and docs hold the tables that the records give."""
     root = Path(__file__).parents[2]
     found = [r for file in sorted(root.glob("records/nas201-*.jsonl")) for r in records.read(file)]
+    assert found
     for name in ("README.md", "docs/results.md"):
         text = (root / name).read_text()
         assert "<!-- nas201-cifar10" in text

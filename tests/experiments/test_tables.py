@@ -124,18 +124,19 @@ def gcn(method, seed, best, last, preset="cora", size=35, dataset="cora"):
     }  # fmt: skip
 
 
-def convnet(method, scores, iteration=None, dataset="cifar10", per_class=50):
+def convnet(method, scores, iteration=None, dataset="cifar10", per_class=50, **settings):
     return {
         "protocol": "convnet-accuracy", "method": method, "test_accuracies": scores, "iteration": iteration,
         "dataset": dataset, "per_class": per_class, "environment": {"device": "some device"},
+        "settings": settings,
     }  # fmt: skip
 
 
 def test_convnet_accuracy_beside_what_is_published():
     found = [
-        convnet("dm", [0.62, 0.64]),
-        convnet("dm", [0.63]),
-        convnet("dm", [0.1], iteration=5),
+        convnet("dm", [0.62, 0.64], iterations=20000),
+        convnet("dm", [0.63], iterations=20000),
+        convnet("dm", [0.1], iteration=20000, iterations=20000),  # the last one again
         convnet("dm", [0.1], dataset="digits"),
         convnet("dm", [0.1], per_class=10),
         convnet("herding", [0.404]),
@@ -144,6 +145,28 @@ def test_convnet_accuracy_beside_what_is_published():
     assert rows["dm"] == ["63.0", "63.0 (62.0 to 64.0)", "2", "3", "some device"]
     assert rows["herding"] == ["40.4", "40.4", "1", "1", "some device"]
     assert rows["tm"][:2] == ["71.6", "not run"]
+    assert len(rows) == len(tables.PUBLISHED_CONVNET)
+
+
+def test_a_short_run_of_a_convnet_says_how_far_it_went():
+    found = [
+        convnet("dc", [0.46, 0.48], iterations=100),
+        convnet("dc", [0.4], iteration=25, iterations=100),
+        convnet("dc", [0.1], iteration=0, iterations=100),
+        convnet("dc", [0.9], iteration=100, iterations=100),  # the last one again
+        convnet("tm", [0.7], iterations=5000),
+        convnet("tm", [0.5], iterations=300),
+    ]
+    rows = body(tables.convnet_table(found))
+    assert {name: row for name, row in rows.items() if name.startswith(("dc", "tm"))} == {
+        "dc, 0 of 1,000 iterations": ["53.9", "10.0", "1", "1", "some device"],
+        "dc, 25 of 1,000 iterations": ["53.9", "40.0", "1", "1", "some device"],
+        "dc, 100 of 1,000 iterations": ["53.9", "47.0 (46.0 to 48.0)", "1", "2", "some device"],
+        "tm": ["71.6", "70.0", "1", "1", "some device"],
+        "tm, 300 of 5,000 iterations": ["71.6", "50.0", "1", "1", "some device"],
+    }
+    order = [name for name in rows if name.startswith("dc")]
+    assert order == [f"dc, {done} of 1,000 iterations" for done in (0, 25, 100)]
 
 
 def test_gcn_accuracy_beside_what_is_published():

@@ -27,6 +27,11 @@ def test_on_the_cpu_many_steps_run_in_turn():
     many()
     many()
     assert order == [0, 1, 2, 3, 4] * 2
+    order.clear()
+    many([3, 0, 3])
+    many(k for k in (4, 1))
+    many([])
+    assert order == [3, 0, 3, 4, 1]
     CapturedMany([], "cpu")()
 
 
@@ -65,7 +70,7 @@ class Graph:
     recording = None
 
     def __init__(self):
-        self.replays, self.pool = 0, None
+        self.replays, self.pool, self.streams = 0, None, []
 
     def capture_begin(self, pool=None, capture_error_mode="global"):
         assert Graph.recording is None
@@ -79,6 +84,7 @@ class Graph:
 
     def replay(self):
         self.replays += 1
+        self.streams.append(torch.cuda.current_stream())
 
 
 @pytest.fixture
@@ -142,4 +148,9 @@ def test_on_a_device_many_steps_are_dealt_to_streams_that_share_memory(device):
     assert [graph.replays for graph in many.graphs] == [1] * 5
     assert [stream.waits for stream in many.streams] == [count + 1 for count in before[0]]
     assert device[0].waits == before[1] + 2  # the caller's stream waits for all
+    many(k for k in (4, 1, 3))
+    assert [graph.replays for graph in many.graphs] == [1, 2, 1, 2, 2]
+    assert [set(graph.streams) for graph in many.graphs] == [{many.streams[k % 2]} for k in range(5)]
+    assert [stream.waits for stream in many.streams] == [count + 2 for count in before[0]]
+    assert device[0].waits == before[1] + 4
     assert len(where) == len(warm) == 5

@@ -94,19 +94,24 @@ def run(
     for method in methods:
         reducer_for(images.name, method, options or {})  # refused before any work
     kept = None if folder is None else Path(folder) / images.fingerprint()  # other data, other checkpoints
-    task = ImageTask(images, "convnet").to(device)
+    task, plain = ImageTask(images, "convnet").to(device), ImageTask(images)
+    size = per_class * task.num_classes
+    copies = {
+        (method, seed): plan(**copy_arguments(plain, method, seed, size, round(size * 0.4), options or {}))
+        for method in methods
+        for seed in seeds
+        if keep is not None
+    }
     for method in methods:
         for seed in seeds:
             begun = time.perf_counter()
             measuring = 0.0
-            size = per_class * task.num_classes
             for iteration, small, settings in sets(task, method, size, seed, options or {}, every, kept):
                 spent = time.perf_counter() - begun - measuring
                 before = time.perf_counter()
                 if keep is not None and iteration is None:
-                    plain = ImageTask(images)
-                    arguments = copy_arguments(plain, method, seed, size, round(size * 0.4), options or {})
-                    made, val = plan(**arguments), plain.sample("val", round(size * 0.4), seed)
+                    made = copies[method, seed]
+                    val = plain.sample("val", made.val_size, seed)
                     told = {"condense_seconds": spent, "environment": records.environment(device)}
                     copy = CondensedDataset(small.to("cpu"), val, made.meta, told)
                     keep_copy(Path(keep), copy, kept_name(made, method, seed))

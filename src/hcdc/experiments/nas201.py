@@ -34,7 +34,7 @@ from hcdc.condensers._probing import (
     weigh_examples,
 )
 from hcdc.core import records
-from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.checkpoint import Checkpoint, content_key
 from hcdc.core.errors import unknown_name
 from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
@@ -204,7 +204,8 @@ class Protocol:
         for mode in modes:
             if mode not in MODES:
                 raise unknown_name("--modes", mode, MODES)
-        file = None if keep is None else keep / f"hcdc-{train_method}-{seed}-{'-'.join(modes)}.json"
+        key = self.key(modes=list(modes), draws=list(draws), probing=self.probing.settings())
+        file = None if keep is None else keep / f"hcdc-{train_method}-{seed}-{key}.json"
         if file is not None and file.exists():
             notes = json.loads(file.read_text())
             loaded = {name: CondensedDataset.load(file.with_suffix(f".{name}.hcdc")) for name in notes}
@@ -316,7 +317,9 @@ class Protocol:
         self, copy: CondensedDataset, s_train: Images, seed: int, keep: Path | None
     ) -> tuple[Images, dict[str, Any]]:
         """S_val by hypergradients alone, on trajectories through cells that judge nothing."""
-        file = None if keep is None else keep / f"aligned-{copy.meta['train_method']}-{seed}.json"
+        file = (
+            None if keep is None else keep / f"aligned-{copy.meta['train_method']}-{seed}-{self.key()}.json"
+        )
         if file is not None and file.exists():
             kept = CondensedDataset.load(file.with_suffix(".hcdc")).to(self.device)
             return kept.val, json.loads(file.read_text())  # type: ignore[return-value]
@@ -342,6 +345,11 @@ class Protocol:
             kept = CondensedDataset(copy.train, found.val.to("cpu"), copy.meta, note)
             keep_copy(file.parent, kept, file.with_suffix(".hcdc").name)
         return found.val, note
+
+    def key(self, **more: Any) -> str:
+        """Names what is kept: another protocol, recipe or setting has another one."""
+        shared = {"alignment": self.alignment, "recipe": self.calibrated.as_dict(), **self.shared}
+        return content_key({**shared, **more})[:12]
 
     def arguments(self, method: str, seed: int) -> dict[str, Any]:
         options = self.options.get(method, {})

@@ -42,7 +42,7 @@ LEARNED = {
 }
 SHARED = {
     "hcdc-aligned": "**HCDC (a)**: 200 images learned from hypergradients alone",
-    "real-val": "same S_train, 2,000 real validation images, by loss",
+    "real-val": "same S_train, real validation images (2,000 at most), by loss",
     "random-val": "random copy, 200 random validation images, by loss",
 }
 BOTH = "**HCDC (b)** and the ridge on operations, equal weights"
@@ -72,8 +72,13 @@ def standard(values: Array) -> Array:
 
 
 def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]:
-    """The truth's record, and the rankings of each row."""
+    """The truth's record, and the rankings of each row.
+
+    Where no copy was judged by all cells, those that judged none are left out of both.
+    """
     base = next(r for r in found if r["label"] == "truth")
+    judged = max((len(_losses(r)) for r in found if r["label"] != "truth"), default=len(base["val"]))
+    base = {key: value[:judged] if isinstance(value, list) else value for key, value in base.items()}
     rows: dict[str, list[Ranking]] = {}
 
     def add(name: str, *values: Any) -> None:
@@ -89,7 +94,7 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]
     for r in found:
         if r["label"] == "truth":
             continue
-        cells, search = len(r["loss"] if "loss" in r else r["val.loss"]), _search(r)
+        cells, search = len(_losses(r)), _search(r)
         made = r.get("train_method", "random")
         by = "" if made == "random" else f" (S_train by {made})"
         if r["label"] in SHARED:
@@ -131,10 +136,15 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]
     return base, rows
 
 
+def _losses(r: Record) -> list[float]:
+    found: list[float] = r["loss"] if "loss" in r else r["val.loss"]
+    return found
+
+
 def _search(r: Record, more: int = 0) -> float:
     """Seconds of making a copy and of training and scoring 100 cells and ``more`` on it."""
     making = r.get("condense_seconds", (r.get("making") or {}).get("condense_seconds", 0.0))
-    cells = len(r["loss"] if "loss" in r else r["val.loss"])
+    cells = len(_losses(r))
     return float(making + r["judge_seconds"] * (CELLS + more) / cells)
 
 
@@ -231,7 +241,7 @@ def _in_short(name: str) -> str:
     """A row's name where there is little room."""
     for long, short in (("*", ""), (RIDGE, "ridge, 20 probes"), ("200 images learned", "images learned")):
         name = name.replace(long, short)
-    name = name.replace(" validation images, by loss", " validation images")
+    name = name.replace(" (2,000 at most)", "").replace(" validation images, by loss", " validation images")
     return name.replace(" on operations,", ",").replace("ridge on operations and", "ridge and")
 
 
