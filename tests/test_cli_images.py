@@ -196,12 +196,14 @@ def test_alignment_counts_its_trainings():
     assert told.startswith("10 full-data trainings of the relaxed network")
 
 
-def test_a_table_takes_the_place_of_full_trainings(place, capsys, monkeypatch):
+@pytest.mark.parametrize("given", [(), ("--val-method", "weighted")], ids=["default", "named"])
+def test_a_table_takes_the_place_of_full_trainings(given, place, capsys, monkeypatch):
+    """With a table real validation images are weighted, said or not."""
     np.savez(place / "images.npz", **colours())
     with gzip.open(place / "t.csv.gz", "wt") as file:
         file.write(table_text())
     known = ("--truth", "t.csv.gz", "--truth-dataset", "cifar10")
-    learn = ("--val-method", "weighted", "--probes", "4")
+    learn = (*given, "--probes", "4")
     code, out, err = condense(
         capsys, *learn, *known, dataset="images.npz", method="hcdc", per_class=2, out="a.hcdc"
     )
@@ -211,6 +213,7 @@ def test_a_table_takes_the_place_of_full_trainings(place, capsys, monkeypatch):
     assert out.splitlines()[-1].endswith(judged)
     small = CondensedDataset.load(place / "a.hcdc")
     assert small.meta["truth"]["dataset"] == "cifar10"
+    assert small.meta["val_method"] == "weighted"
     assert json.loads((place / "a.hcdc.json").read_text())["full_trainings"] == 0
 
     monkeypatch.setattr("hcdc.evaluation._evaluate.truth", None)  # nothing is trained on the full data

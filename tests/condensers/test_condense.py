@@ -102,6 +102,14 @@ def test_a_table_has_its_own_defaults():
     assert made.full.metric == made.calibrated.metric == "loss"
 
 
+def test_full_data_results_of_a_benchmark_are_for_images_alone():
+    """Elsewhere the default way to make S_val stays what it is, and needs none."""
+    table = tiny_table()
+    for task, space in ((tiny_task(), SPACE), (table, table.space())):
+        with pytest.raises(InputError, match="truth: val_method 'both' needs no full-data results"):
+            plan(task, space, train_size=6, truth=object())
+
+
 def test_val_size_has_the_classes_and_no_more_than_there_are():
     assert plan(tiny_task(), SPACE, train_size=20).val_size == 40
     assert plan(tiny_task(), SPACE, train_size=3).val_size == 6

@@ -246,10 +246,18 @@ def test_a_table_is_for_probes(task):
     with pytest.raises(InputError, match="truth: val_method 'aligned' needs no full-data results of probes"):
         plan(task, SPACE, train_size=6, val_method="aligned", truth=Table())
     with_table = plan(task, SPACE, train_size=6, truth=Table())
-    assert with_table.meta["val_method"] == "probes"
+    assert with_table.meta["val_method"] == "weighted"
     assert with_table.meta["truth"] == {"name": "fake"}
+    assert with_table.meta["metric"] == "loss"
     assert with_table.config is None
-    assert with_table.probing is not None
+    assert with_table.probing == Probing(probe_steps=20, ridge=1.0, companions=60)
+    named = plan(task, SPACE, train_size=6, val_method="weighted", truth=Table())
+    assert named.key() == with_table.key()
+    probes = plan(task, SPACE, train_size=6, val_method="probes", truth=Table())
+    assert probes.meta["val_method"] == "probes"
+    assert probes.key() != with_table.key()
+    assert plan(task, SPACE, train_size=6).meta["val_method"] == "aligned"  # without a table
+    assert plan(task, SPACE, "random", train_size=6, truth=Table()).meta["val_method"] == "same"
     both = plan(task, SPACE, train_size=6, val_method="both", truth=Table())
     assert both.config.anchors == 0.0  # the probes are the anchors
     assert both.key() != plan(task, SPACE, train_size=6, val_method="both").key()

@@ -209,6 +209,20 @@ def test_the_ranking_is_that_of_networks_trained_on_the_copy(copied):
         assert found == pytest.approx(float(expected), rel=1e-5)
 
 
+def test_with_a_table_real_images_are_weighted_where_nothing_else_is_said(digits):
+    arguments = {"train_size": 20, "val_size": 10, "truth": FakeTable(), "options": PROBING}
+    small = condense(digits, SPACE, "hcdc", **arguments)
+    assert small.meta["val_method"] == "weighted"
+    assert small.val.weight is not None
+    assert small.record["full_trainings"] == 0
+    named = condense(digits, SPACE, "hcdc", val_method="weighted", **arguments)
+    assert named.to_bytes() == small.to_bytes()
+    judged = evaluate(small, candidates=4, table=FakeTable(), rivals=False)
+    plain = CondensedDataset(small.train, dataclasses.replace(small.val, weight=None), small.meta)
+    equal = evaluate(plain, candidates=4, table=FakeTable(), rivals=False)
+    assert all(abs(a - b) > 1e-6 for a, b in zip(judged["proxy"], equal["proxy"]))  # weights are looked at
+
+
 # --- without a table ---------------------------------------
 
 

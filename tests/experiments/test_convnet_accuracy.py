@@ -197,7 +197,8 @@ def test_the_command(images, sums, monkeypatch):
     command = [
         "convnet_accuracy", "--dataset", str(images), "--methods", "dc", "--seeds", "4,5", "--per-class", "5",
         "--networks", "3", "--iterations", "1", "--every", "1", "--epochs", "7", "--checkpoint", str(folder),
-        "--keep", str(images.with_name("kept")), "--out", str(out), "--device", "cpu",
+        "--keep", str(images.with_name("kept")), "--val-per-class", "1", "--out", str(out),
+        "--device", "cpu",
     ]  # fmt: skip
     monkeypatch.setattr(sys, "argv", command)
     monkeypatch.setattr(protocol, "reducer_for", lambda name, method, options: dc.DC(**{**QUICK, **options}))
@@ -207,7 +208,22 @@ def test_the_command(images, sums, monkeypatch):
     assert all(r["per_class"] == 5 for r in found)
     assert all((call["networks"], call["epochs"]) == (3, 7) for call in sums)
     assert len(list(folder.rglob("*.checkpoint"))) == 2
-    assert sorted(file.name[:5] for file in images.with_name("kept").glob("*.hcdc")) == ["dc-4-", "dc-5-"]
+    kept = sorted(images.with_name("kept").glob("*.hcdc"))
+    assert [file.name[:5] for file in kept] == ["dc-4-", "dc-5-"]
+    assert {len(hcdc.CondensedDataset.load(file).val) for file in kept} == {3}  # one a class
+
+
+def test_kept_copies_have_as_many_validation_images_as_those_of_nas201(monkeypatch):
+    """Where nothing is said, 20 a class in both."""
+    asked = []
+    monkeypatch.setattr(protocol, "run", lambda *given, **options: asked.append(options["val_per_class"]))
+    monkeypatch.setattr(sys, "argv", ["convnet_accuracy", "--keep", "kept", "--out", "records.jsonl"])
+    protocol.main()
+    monkeypatch.setattr(nas201, "Protocol", lambda *given: asked.append(given[4]))
+    monkeypatch.setattr(sys, "argv", ["nas201", "--table", "none.csv", "--out", "records.jsonl"])
+    with pytest.raises(AttributeError):  # there is no protocol to go on with
+        nas201.main()
+    assert asked == [20, 20]
 
 
 @pytest.mark.parametrize(
@@ -220,9 +236,10 @@ def test_the_command(images, sums, monkeypatch):
     ],
 )
 def test_a_kept_set_is_the_copy_that_nas201_would_make(method, options, every, images, sums, monkeypatch):
-    """The same file under the same name; with other settings or of another seed there is none."""
+    """The same file under the same name; with other settings or sizes or of another seed there is none."""
     folder = images.with_name("kept")
-    found = run(images, [method], seeds=[4], per_class=5, options=options, every=every, keep=str(folder))
+    given = {"per_class": 5, "val_per_class": 2, "options": options, "every": every, "keep": str(folder)}
+    found = run(images, [method], seeds=[4], **given)
     monkeypatch.setattr(nas201, "NASBench201Table", lambda path: path)
     other = nas201.Protocol(str(images), "none.csv", "cifar10", 5, 2, 3, 2, images.with_name("out"), "cpu")
     other.options[method] = options
@@ -230,13 +247,19 @@ def test_a_kept_set_is_the_copy_that_nas201_would_make(method, options, every, i
     assert sorted(file.name for file in folder.iterdir()) == [name, name.replace(".hcdc", ".json")]
     assert (folder / name).read_bytes() == hcdc.condense(**other.arguments(method, 4)).to_bytes()
     monkeypatch.setattr(nas201, "condense", lambda **_: pytest.fail("made again"))
-    train, val, told = other.made(method, 4, folder)
-    assert (len(train), len(val)) == (15, 6)
-    assert float(train.x.double().sum()) == found[-1]["test_accuracy"]
-    assert told["condense_seconds"] == found[-1]["condense_seconds"]
-    assert told["environment"]["torch"]
+    kept = other.made(method, 4, folder)
+    assert isinstance(kept, hcdc.CondensedDataset)
+    assert (len(kept.train), len(kept.val)) == (15, 6)
+    assert kept.meta["train_method"] == method
+    assert float(kept.train.x.double().sum()) == found[-1]["test_accuracy"]
+    assert kept.record["condense_seconds"] == found[-1]["condense_seconds"]
+    assert kept.record["environment"]["torch"]
     with pytest.raises(pytest.fail.Exception, match="made again"):
         other.made(method, 5, folder)
+    other.val_size = 9
+    with pytest.raises(pytest.fail.Exception, match="made again"):
+        other.made(method, 4, folder)
+    other.val_size = 6
     if options:
         other.options[method] = {**options, next(iter(options)): 3}
         with pytest.raises(pytest.fail.Exception, match="made again"):
@@ -244,11 +267,19 @@ def test_a_kept_set_is_the_copy_that_nas201_would_make(method, options, every, i
 
 
 @pytest.mark.usefixtures("sums")
-def test_a_set_that_is_too_small_for_a_copy_is_refused_before_any_work(images, monkeypatch):
-    assert len(run(images, ["random"], per_class=2)) == 1  # it need not be kept
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "val_size 60: the original has only 12 such examples"),  # 20 a class
+        ({"val_per_class": 5}, "val_size 15: the original has only 12"),
+        ({"val_per_class": 0}, "val_size 0: there are 3 classes"),
+    ],
+)
+def test_a_copy_that_cannot_be_is_refused_before_any_work(given, words, images, monkeypatch):
+    assert len(run(images, ["random"], **given)) == 1  # it need not be kept
     monkeypatch.setattr(protocol, "sets", lambda *_: pytest.fail("work was begun"))
-    with pytest.raises(InputError, match="val_size 2: there are 3 classes"):
-        run(images, ["random"], per_class=2, keep=str(images.with_name("kept")))
+    with pytest.raises(InputError, match=words):
+        run(images, ["random"], keep=str(images.with_name("kept")), **given)
     assert not images.with_name("kept").exists()
 
 

@@ -1,17 +1,24 @@
 """Protocol nas201 on digits with a made-up table: who judges, what is recorded, what the table says."""
 
+import contextlib
 import dataclasses
+import functools
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors import safe_open
 
 from hcdc.condensers import learn_validation, make_probing
 from hcdc.condensers._probing import expectations
 from hcdc.core import records
 from hcdc.core.errors import InputError
+from hcdc.core.ranks import spearman
 from hcdc.core.seeds import derive, numpy_stream
+from hcdc.datasets import CondensedDataset
+from hcdc.datasets._images import Images
 from hcdc.experiments import nas201, nas201_tables
 from hcdc.experiments.nas201 import Protocol, companion_cells, judging_cells, probe_cells
 from hcdc.spaces import NASBench201
@@ -132,34 +139,186 @@ def again(*_, **__):
     pytest.fail("made again")
 
 
-def test_validation_sets_that_are_kept_are_not_made_again(protocol, tmp_path, monkeypatch):
+GIVEN = (7, "random", range(2), ["probes", "weighted"], True)
+NAMES = ["random", "probes-0", "weighted-0", "probes-1", "weighted-1"]
+
+
+@pytest.fixture
+def judging(protocol, monkeypatch):
+    """S_train and the validation sets of each judging."""
+    found, judge = [], protocol.judge
+
+    def watched(trains, parts, *rest):
+        found.append((trains[0], dict(parts)))
+        return judge(trains, parts, *rest)
+
+    monkeypatch.setattr(protocol, "judge", watched)
+    return found
+
+
+def test_validation_sets_that_are_kept_are_not_made_again(protocol, judging, tmp_path, monkeypatch):
     """They judge as those that were not kept, and their records say the same."""
-    given, kept = (7, "random", range(2), ["probes", "weighted"], True), tmp_path / "kept"
-    protocol.hcdc(*given, keep=kept, judge=False)
+    kept = tmp_path / "kept"
+    protocol.hcdc(*GIVEN, keep=kept, judge=False)
     assert not protocol.out.exists()  # nothing is judged yet
-    protocol.hcdc(*given)
+    assert not judging
+    assert {file.suffix for file in kept.iterdir()} == {".hcdc", ".json", ".validation"}  # S_train among them
+    protocol.hcdc(*GIVEN)
     plain = list(records.read(protocol.out))
     assert len(plain) == 6
-    with monkeypatch.context() as patch:
-        patch.setattr(nas201, "condense", again)
-        patch.setattr(nas201, "predictors", again)
-        protocol.hcdc(*given, keep=kept)
-        found = list(records.read(protocol.out))[6:]
-        assert untimed(found) == untimed(plain)
-        (notes,) = (file for file in kept.glob("*.json") if "." not in file.stem)  # others belong to sets
-        told = json.loads(notes.read_text())
-        assert set(told) == {"random", "probes-0", "weighted-0", "probes-1", "weighted-1"}
-        assert found[1]["condense_seconds"] == told["probes-0"]["condense_seconds"]
-        assert found[0]["condense_seconds"] == found[5]["condense_seconds"]
-        assert found[5]["condense_seconds"] == told["random"]["condense_seconds"]
-        protocol.hcdc(*given, keep=kept, judge=False)
-        assert len(list(records.read(protocol.out))) == 12
-        for other in ((8, *given[1:]), (*given[:3], ["weighted"], True)):
-            with pytest.raises(pytest.fail.Exception, match="made again"):  # another seed, other modes
-                protocol.hcdc(*other, keep=kept)
-        notes.unlink()  # as after a run that was cut off
-        with pytest.raises(pytest.fail.Exception, match="made again"):
-            protocol.hcdc(*given, keep=kept)
+    monkeypatch.setattr(nas201, "condense", again)
+    monkeypatch.setattr(nas201, "predictors", again)
+    protocol.hcdc(*GIVEN, keep=kept)
+    found = list(records.read(protocol.out))[6:]
+    assert untimed(found) == untimed(plain)
+    (train, parts), (train_again, parts_again) = judging
+    assert same(train_again, train)
+    assert list(parts_again) == list(parts)
+    assert all(same(parts_again[name], parts[name]) for name in parts)
+    with safe_open(kept / "hcdc-random-7.validation", framework="pt") as file:
+        told = json.loads(file.metadata()["state"])
+    assert list(told) == NAMES
+    assert found[1]["condense_seconds"] == told["probes-0"]["condense_seconds"]
+    assert found[0]["condense_seconds"] == found[5]["condense_seconds"]
+    assert found[5]["condense_seconds"] == told["random"]["condense_seconds"]
+    protocol.hcdc(*GIVEN, keep=kept, judge=False)
+    assert len(list(records.read(protocol.out))) == 12
+
+
+def same(one, two):
+    """Whether two labelled sets are equal to the last bit."""
+    if (one.weight is None) != (two.weight is None):
+        return False
+    pairs = [(one.x, two.x), (one.y, two.y)] + ([] if one.weight is None else [(one.weight, two.weight)])
+    return all(a.dtype == b.dtype and torch.equal(a, b) for a, b in pairs)
+
+
+def test_weights_are_kept(protocol, judging, tmp_path, monkeypatch):
+    """Those of weighted sets; the other sets have none."""
+    protocol.hcdc(*GIVEN, keep=tmp_path)
+    monkeypatch.setattr(nas201, "predictors", again)
+    protocol.hcdc(*GIVEN, keep=tmp_path)
+    (_, made), (_, kept) = judging
+    assert list(kept) == [*NAMES, "real"]
+    for name, part in kept.items():
+        assert (part.weight is not None) == name.startswith("weighted"), name
+        assert same(part, made[name])
+    weights = [kept[f"weighted-{draw}"].weight for draw in range(2)]
+    assert all(float(weight.std()) > 0.01 for weight in weights)
+    assert not torch.equal(*weights)
+
+
+def test_packed_sets_are_unpacked_as_they_were(protocol):
+    x, y = torch.rand(4, 3, 2, 2), torch.arange(4)
+    parts = {"plain": Images(x, y), "weighted-0": Images(x + 1, y.flip(0), torch.rand(4))}
+    tensors = nas201.packed(parts)
+    assert sorted(tensors) == ["plain/x", "plain/y", "weighted-0/weight", "weighted-0/x", "weighted-0/y"]
+    found = protocol.unpacked(tensors)
+    assert list(found) == list(parts)
+    assert all(same(found[name], part) for name, part in parts.items())
+
+
+def changed(protocol, **fields):
+    for name, value in fields.items():
+        setattr(protocol, name, value)
+
+
+QUICK = {"probes": 4, "companions": 4, "probe_steps": 2, "pool": 30}
+OTHERS = {
+    "nothing": lambda p: GIVEN,
+    "cells of copies": lambda p: changed(p, some=2),
+    "seed": lambda p: (8, *GIVEN[1:]),
+    "train method": lambda p: (7, "herding", *GIVEN[2:]),
+    "draws": lambda p: (*GIVEN[:2], range(1), *GIVEN[3:]),
+    "modes": lambda p: (*GIVEN[:3], ["weighted"], True),
+    "probes": lambda p: changed(p, probing=make_probing("images", **{**QUICK, "probes": 5})),
+    "companions": lambda p: changed(p, probing=make_probing("images", **{**QUICK, "companions": 0})),
+    "ridge": lambda p: changed(p, probing=make_probing("images", **QUICK, ridge=2.0)),
+    "judging cells": lambda p: changed(p, cells=NASBench201().candidates()[1000:1006]),
+    "number of judges": lambda p: changed(p, cells=judging_cells(7)),
+    "options": lambda p: changed(p, options={"dm": {"iterations": 3}}),
+    "alignment": lambda p: changed(p, alignment={"trajectories": 3}),
+    "recipe": lambda p: changed(p, calibrated=dataclasses.replace(p.calibrated, steps=3)),
+    "data": lambda p: changed(p, shared={**p.shared, "data": "other"}),
+    "benchmark": lambda p: changed(p, shared={**p.shared, "dataset": "cifar100"}),
+    "sizes": lambda p: changed(p, val_size=20, shared={**p.shared, "val_size": 20}),
+    "record file": lambda p: changed(p, out=p.out.with_name("other.jsonl")),
+}
+
+
+def test_sets_kept_under_other_settings_are_not_read(protocol, tmp_path, monkeypatch):
+    protocol.hcdc(*GIVEN, keep=tmp_path, judge=False)
+    monkeypatch.setattr(nas201, "condense", again)
+    monkeypatch.setattr(nas201, "predictors", again)
+    before, read = dict(vars(protocol)), []
+    for name, change in OTHERS.items():
+        given = change(protocol) or GIVEN
+        with contextlib.suppress(pytest.fail.Exception):  # made again
+            protocol.hcdc(*given, keep=tmp_path, judge=False)
+            read.append(name)
+        changed(protocol, **before)
+    assert read == ["nothing", "cells of copies", "record file"]
+    monkeypatch.setattr(nas201, "APART", 900)  # companions come from other cells
+    with pytest.raises(pytest.fail.Exception, match="made again"):
+        protocol.hcdc(*GIVEN, keep=tmp_path, judge=False)
+
+
+def test_sets_made_again_are_those_of_the_new_settings(protocol, judging, tmp_path):
+    """They take the place of the others, which are then made again where they are asked for."""
+    protocol.hcdc(*GIVEN, keep=tmp_path)
+    protocol.probing = make_probing("images", **{**QUICK, "probes": 5})
+    for keep in (tmp_path, tmp_path, None):
+        protocol.hcdc(*GIVEN, keep=keep)
+    protocol.probing = make_probing("images", **QUICK)
+    protocol.hcdc(*GIVEN, keep=tmp_path)
+    four, *fives, last = [parts for _, parts in judging]
+    for name in NAMES:
+        assert all(same(five[name], fives[0][name]) for five in fives)
+        assert same(last[name], four[name])
+        assert same(fives[0][name], four[name]) == (name == "random")
+    found = list(records.read(protocol.out))
+    assert [len(r["probes"]) for r in found if "probes" in r] == [4] * 4 + [5] * 12 + [4] * 4
+
+
+def test_a_damaged_file_of_sets_is_made_again(protocol, judging, tmp_path):
+    protocol.hcdc(*GIVEN, keep=tmp_path)
+    file = tmp_path / "hcdc-random-7.validation"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-20])
+    protocol.hcdc(*GIVEN, keep=tmp_path)
+    (_, one), (_, two) = judging
+    assert all(same(one[name], two[name]) for name in one)
+    assert len(file.read_bytes()) > len(whole) - 20
+
+
+def test_s_train_of_hcdc_is_the_copy_that_is_kept(protocol, judging, tmp_path, monkeypatch):
+    """As `convnet_accuracy --keep` or another row left it; what it took is in the records."""
+    protocol.copies(["herding"], 7, ["calibrated"], tmp_path)
+    (file,) = tmp_path.glob("herding-7-*.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "condense_seconds": 1000.0}))
+    monkeypatch.setattr(nas201, "condense", again)
+    made = protocol.made("herding", 7, tmp_path)
+    assert isinstance(made, CondensedDataset)
+    assert made.record["condense_seconds"] == 1000.0
+    protocol.hcdc(7, "herding", range(1), ["weighted"], False, tmp_path)
+    (of_copy, _), (of_hcdc, parts) = judging
+    assert same(of_hcdc, of_copy)
+    assert same(of_hcdc, made.train)
+    assert same(parts["random"], made.val)
+    _, random, weighted, real = records.read(protocol.out)
+    assert {r["train_method"] for r in (random, weighted, real)} == {"herding"}
+    assert random["condense_seconds"] == real["condense_seconds"] == 1000.0
+    assert 1000 < weighted["condense_seconds"] < 1100
+
+
+def test_without_companions_there_are_probes_alone(protocol):
+    protocol.probing = make_probing("images", **{**QUICK, "companions": 0})
+    protocol.hcdc(7, "random", range(1), ["probes", "weighted"], whole=False)
+    _, probes, weighted, _ = records.read(protocol.out)
+    assert "companion_correlation" not in probes["history"][-1]
+    for r in (probes, weighted):
+        assert r["settings"]["companions"] == 0
+        assert len(r["probes"]) == 4
 
 
 def test_copies_are_judged_on_some_cells_by_both_recipes(protocol, monkeypatch):
@@ -193,6 +352,8 @@ def test_alignment_is_a_start_for_probes_and_meets_no_judge(protocol, monkeypatc
         "trajectories": 1, "points": 1, "holdout": 2, "steps": 2, "check": 1, "batch": 1, "nodes": 10,
         "iterations": 1,
     }  # fmt: skip
+    small = functools.partial(nas201.Unjudged, cells=1, channels=2)
+    monkeypatch.setattr(nas201, "Unjudged", small)
     met = []
 
     def watched(task, space, *rest, **options):
@@ -215,6 +376,17 @@ def test_alignment_is_a_start_for_probes_and_meets_no_judge(protocol, monkeypatc
     protocol.hcdc(7, "random", range(1), ["aligned"], whole=False, keep=tmp_path / "kept")
     *_, one, _ = records.read(protocol.out)
     assert untimed([one]) == untimed([found["hcdc-aligned"]])
+    # for the same settings alone; of probes it asks nothing
+    names = {file.name for file in (tmp_path / "kept").glob("*.validation")}
+    assert names == {"hcdc-random-7.validation", "aligned-random-7.validation"}
+    copy = protocol.made("random", 7, tmp_path / "kept")
+    protocol.probing = make_probing("images", probes=6)
+    s_val, note = protocol.aligned(copy, 7, tmp_path / "kept")
+    assert s_val.weight is None
+    assert note["history"] == one["history"]
+    protocol.alignment = {**protocol.alignment, "steps": 3}
+    with pytest.raises(pytest.fail.Exception, match="made again"):
+        protocol.aligned(copy, 7, tmp_path / "kept")
 
 
 def test_what_is_not_known_is_refused_before_the_work(protocol):
@@ -225,35 +397,103 @@ def test_what_is_not_known_is_refused_before_the_work(protocol):
     assert not protocol.out.exists()
 
 
-def test_the_command(monkeypatch, tmp_path):
-    """Settings of other methods by name, sets that are made alone, and a folder that keeps them."""
-    called = []
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """Runs the command with some arguments more; returns what it asked of the protocol, and the protocol."""
+    called, kept = [], []
 
     def noted(name):
-        return lambda made, *given: called.append((name, made.arguments("dm", 0)["options"], *given))
+        def call(made, *given):
+            called.append((name, *given))
+            kept.append(made)
+
+        return call
 
     monkeypatch.setattr(nas201, "NASBench201Table", Table)
     monkeypatch.setattr(Protocol, "hcdc", noted("hcdc"))
     monkeypatch.setattr(Protocol, "copies", noted("copies"))
-    kept = tmp_path / "kept"
-    command = [
+    plain = [
         "nas201", "--dataset", "digits", "--table", "none.csv", "--rows", "hcdc,dm", "--seeds", "5,6",
         "--modes", "weighted,both", "--draws", "3", "--judges", "4", "--per-class", "2",
-        "--val-per-class", "1", "--recipes", "calibrated", "--set", "dm.iterations=3",
-        "--set", "dm.lr_img=0.5", "--keep", str(kept), "--out", str(tmp_path / "out.jsonl"),
+        "--val-per-class", "1", "--recipes", "calibrated", "--out", str(tmp_path / "out.jsonl"),
         "--device", "cpu",
     ]  # fmt: skip
-    for given, judge in ((["--make"], False), ([], True)):
+
+    def run(*given):
         called.clear()
-        monkeypatch.setattr("sys.argv", command + given)
+        kept.clear()
+        monkeypatch.setattr("sys.argv", [*plain, *map(str, given)])
         nas201.main()
-        options = {"iterations": 3, "lr_img": 0.5}
-        expected = []
-        for seed in (5, 6):
-            hcdc = (seed, "random", range(3), ["weighted", "both"], False, kept, judge)
-            expected += [("hcdc", options, *hcdc), ("copies", options, ["dm"], seed, ["calibrated"], kept)]
-        assert called == expected
-    assert [r["label"] for r in records.read(tmp_path / "out.jsonl")] == ["truth", "truth"]
+        assert all(one is kept[0] for one in kept)
+        return list(called), kept[0]
+
+    run.called = called
+    return run
+
+
+def asked_of_hcdc(seed, keep, judge):
+    return ("hcdc", seed, "random", range(3), ["weighted", "both"], False, keep, judge)
+
+
+def test_the_command(command, tmp_path):
+    """Settings of other methods by name, and a folder that keeps what is made."""
+    kept = tmp_path / "kept"
+    called, made = command("--set", "dm.iterations=3", "--set", "dm.lr_img=0.5", "--keep", kept)
+    expected = []
+    for seed in (5, 6):
+        expected += [asked_of_hcdc(seed, kept, True), ("copies", ["dm"], seed, ["calibrated"], kept)]
+    assert called == expected
+    assert made.arguments("dm", 0)["options"] == {"iterations": 3, "lr_img": 0.5}
+    assert made.arguments("random", 0)["options"] == {}
+    assert made.probing == make_probing("images")
+    assert [r["label"] for r in records.read(tmp_path / "out.jsonl")] == ["truth"]
+
+
+def test_the_command_makes_sets_and_judges_nothing(command, tmp_path):
+    """No record of the truth, and no other rows."""
+    kept = tmp_path / "kept"
+    called, _ = command("--make", "--keep", kept)
+    assert called == [asked_of_hcdc(seed, kept, False) for seed in (5, 6)]
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_sets_that_are_made_are_to_be_kept(command, tmp_path):
+    with pytest.raises(InputError, match="--make makes validation sets to keep: say where with --keep"):
+        command("--make")
+    assert not command.called
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_settings_of_hcdc_are_those_of_probes_and_of_alignment(command):
+    _, made = command("--set", "hcdc.companions=0", "--set", "hcdc.trajectories=3", "--set", "dm.batch=4")
+    assert made.probing == make_probing("images", companions=0)
+    assert made.probing.companions == 0 != make_probing("images").companions
+    assert made.alignment == {"companions": 0, "trajectories": 3}
+    assert made.options == {"dm": {"batch": 4}}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("dc.iterations", "--set dc.iterations: give METHOD.SETTING=NUMBER, as in dc.iterations=100"),
+        ("dc.iterations=", "--set dc.iterations=: give METHOD"),
+        ("dc.iterations=many", "--set dc.iterations=many: give METHOD"),
+        ("dc.iterations=3,4", "--set dc.iterations=3,4: give METHOD"),
+        ("companions=0", "--set companions=0: give METHOD"),
+        (".companions=0", "--set .companions=0: give METHOD"),
+        ("hcdc.=0", "--set hcdc.=0: give METHOD"),
+        ("hcdc.companion=0", "'companion' is not known; did you mean 'companions'"),
+        ("hcdc.companions=2", "'companions' of method 'hcdc' must be 0 or at least 4, got 2"),
+        ('hcdc.probes="5"', "'probes' of method 'hcdc' must be int, got '5'"),
+    ],
+)
+def test_bad_settings_are_refused_before_the_work(given, words, command, tmp_path):
+    with pytest.raises(InputError) as error:
+        command("--set", given)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not command.called
+    assert not (tmp_path / "out.jsonl").exists()
 
 
 # --- tables -------------------------------------------------------------------------------------------------
@@ -350,6 +590,43 @@ def test_cells_that_judged_nothing_are_left_out(judged):
     assert cells_of(whole, "dm copy, published recipe, by accuracy")[3] == "1.000 (of 5)"
 
 
+def test_records_with_other_judging_cells_are_refused(judged):
+    """The same truth may be there more than once, as after a run that was continued."""
+    table = nas201_tables.agreement(judged)
+    assert nas201_tables.agreement([*judged, judged[0]]) == table
+    cells = judged[0]["cells"]
+    for other in (cells[::-1], cells[:9], [*cells[:9], "another"]):
+        mixed = [*judged, {**judged[0], "cells": other}]
+        for made_of in (nas201_tables.agreement, nas201_tables.rankings):
+            with pytest.raises(InputError, match="more than one set of judging cells; give those of one"):
+                made_of(mixed)
+
+
+def test_every_benchmark_has_judging_cells_of_its_own(judged):
+    other = [{**r, "dataset": "cifar100"} for r in judged]
+    other[0] = {**other[0], "cells": other[0]["cells"][::-1]}
+    names = ("nas201-cifar10", "nas201-cifar100-short")
+    text = "".join(f"<!-- {name} -->\nold\n<!-- /{name} -->\n" for name in names)
+    tables = (nas201_tables.agreement(judged), nas201_tables.agreement(other, short=True))
+    expected = "".join(f"<!-- {name} -->\n{t}\n<!-- /{name} -->\n" for name, t in zip(names, tables))
+    assert nas201_tables.written(text, [*judged, *other]) == expected
+
+
+def test_hours_of_trainings_on_other_data_than_the_clocks_are_not_known(judged):
+    """The benchmark's clock is that of CIFAR-10."""
+    name = "GPU hours on the full data, promotions apart"
+    tables = [
+        nas201_tables.agreement([{**r, "dataset": dataset} for r in judged])
+        for dataset in ("cifar10", "cifar100")
+    ]
+    heads = [[cell.strip() for cell in table.splitlines()[0].split("|")[1:-1]] for table in tables]
+    assert heads[0] == heads[1]
+    for row, hours in (("**HCDC (b)**: ", "2.0"), ("12 epochs", "0.2"), ("none: the best of", "2.0")):
+        here, there = (dict(zip(heads[0], cells_of(table, row))) for table in tables)
+        assert (here.pop(name), there.pop(name)) == (hours, "not known")
+        assert here == there
+
+
 def test_rows_are_sorted_and_the_short_table_has_fewer_columns(judged):
     table = nas201_tables.agreement(judged)
     means = [float(row.split("|")[3].split()[0]) for row in table.splitlines()[2:-1]]
@@ -375,6 +652,22 @@ def test_a_figure_is_drawn_of_a_draw(judged, tmp_path):
     pytest.importorskip("matplotlib")
     path = nas201_tables.figure(judged, tmp_path / "ranks.png")
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_draw_of_a_figure_is_the_median_one_of_hcdc(judged, monkeypatch):
+    monkeypatch.setattr(nas201_tables, "CELLS", 5)
+    monkeypatch.setattr(nas201_tables, "rank_colours", lambda drawn, path: drawn)
+    loss = [0.3, 0.9, 0.1, 0.8, 0.5, 0.2, 0.7, 0.4, 0.6, 0.0]
+    judged[3]["loss"] = loss
+    drawn = nas201_tables.figure(judged, "none.png")
+    truth = np.asarray(judged[0]["val"])
+    reached = sorted(spearman(truth[some], -np.asarray(loss)[some]) for some in nas201_tables.draws(10))
+    assert reached[0] < reached[9] <= drawn["spearman"] <= reached[10] < reached[-1]
+    (some,) = [d for d in nas201_tables.draws(10) if truth[d].tolist() == drawn["truth"]]
+    assert drawn["proxy"] == (-np.asarray(loss)[some]).tolist()
+    assert drawn["method"].startswith("HCDC (b):")
+    real = next(one for one in drawn["rivals"] if one["name"].startswith("same S_train, real"))
+    assert real["proxy"] == (-np.asarray(judged[2]["loss"])[some]).tolist()  # all rows on the same cells
 
 
 def test_records_of_other_protocols_are_passed_over(judged, tmp_path, monkeypatch):

@@ -172,7 +172,7 @@ def condense(
             ``"real"`` (none: the whole real validation set is used). From probes, candidates whose full-data
             result is known: ``"probes"`` (their order is learned) and ``"weighted"`` (real validation
             examples with weights); for images ``"both"`` is alignment first, then probes. The default is
-            ``"both"`` for HCDC (of images ``"probes"`` with a table, ``"aligned"`` without), ``"same"``
+            ``"both"`` for HCDC (of images ``"weighted"`` with a table, ``"aligned"`` without), ``"same"``
             otherwise.
         preset: Named settings of the method.
         options: Settings that differ from the preset.
@@ -360,7 +360,7 @@ def plan(
     train_method = train_method or default
     images = isinstance(task, ImageTask)
     if val_method is None:
-        of_images = "aligned" if truth is None else "probes"
+        of_images = "aligned" if truth is None else "weighted"
         val_method = (of_images if images else "both") if learned else "same"
     if train_method not in REDUCERS:
         raise unknown_name("train_method", train_method, REDUCERS)

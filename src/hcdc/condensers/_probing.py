@@ -32,7 +32,8 @@ from hcdc.training._many import adam_step
 
 Array = NDArray[np.float64]
 PENALTY = 10.0
-"""Of the ridge on the probes' features, chosen on tuning cells (`records/tuning/images.md`)."""
+"""Of the regression on the probes' features (`expectations`), chosen for cells and 20 probes on tuning cells
+(`records/tuning/images.md`); `Probing.ridge` is another one."""
 
 
 @dataclass(frozen=True)
@@ -219,11 +220,12 @@ def make_companions(
     kept = [k for k, score in enumerate(scores) if np.isfinite(score)]
     if len(kept) < 4 or len(set(scores[kept])) == 1:
         return None
-    joined = _standard(scores[kept]) + _standard(np.asarray(expected)[kept])
+    joined = standard(scores[kept]) + standard(np.asarray(expected)[kept])
     return Companions([networks[k] for k in kept], joined.tolist())
 
 
-def _standard(values: Array) -> Array:
+def standard(values: Array) -> Array:
+    """Values with mean 0 and variance 1, or all 0 where they are equal."""
     found: Array = (values - values.mean()) / max(float(values.std()), 1e-12)
     return found
 

@@ -81,6 +81,7 @@ def run(
     device: str = "cpu",
     epochs: int | None = None,
     keep: str | None = None,
+    val_per_class: int = 20,
 ) -> None:
     """Condense and measure; one record a (method, seed, iteration) is appended to ``out``."""
     for name, value in (("per-class", per_class), ("networks", networks), ("epochs", epochs)):
@@ -95,9 +96,9 @@ def run(
         reducer_for(images.name, method, options or {})  # refused before any work
     kept = None if folder is None else Path(folder) / images.fingerprint()  # other data, other checkpoints
     task, plain = ImageTask(images, "convnet").to(device), ImageTask(images)
-    size = per_class * task.num_classes
+    size, val_size = per_class * task.num_classes, val_per_class * task.num_classes
     copies = {
-        (method, seed): plan(**copy_arguments(plain, method, seed, size, round(size * 0.4), options or {}))
+        (method, seed): plan(**copy_arguments(plain, method, seed, size, val_size, options or {}))
         for method in methods
         for seed in seeds
         if keep is not None
@@ -174,6 +175,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, help="in place of the published ones; for trials")
     parser.add_argument("--checkpoint", help="a folder")
     parser.add_argument("--keep", help="a folder")
+    parser.add_argument("--val-per-class", type=int, default=20, help="random images of kept copies")
     parser.add_argument("--out", required=True)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
@@ -197,6 +199,7 @@ def main() -> None:
         device=given.device,
         epochs=given.epochs,
         keep=given.keep,
+        val_per_class=given.val_per_class,
     )
 
 

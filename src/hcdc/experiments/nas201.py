@@ -5,8 +5,8 @@ the published protocol (50 epochs, lr .025, one initialisation) or by the calibr
 are recorded cell by cell; draws of 100 cells, intervals, regrets and costs are made of these by
 `hcdc.experiments.nas201_tables`. The first 1,512 cells of the space's order were used to choose settings and
 judge nothing; probes and companions come from the cells after the judges. Probes see the table's validation
-accuracy, never test accuracy. The real validation set is a seeded draw of 2,000 of its images. Copies of the
-other methods may be judged on the first of the judging cells alone.
+accuracy, never test accuracy. The real validation set is a seeded draw of 2,000 of its images. Copies may be
+judged on the first of the judging cells alone.
 
     python -m hcdc.experiments.nas201 --dataset cifar10 --table T.csv.gz --rows hcdc --seeds 100 --out F.jsonl
 """
@@ -14,6 +14,7 @@ other methods may be judged on the first of the judging cells alone.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import logging
 import time
@@ -23,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from hcdc.condensers import REDUCERS, Plan, condense, learn_validation, make_probing, plan
+from hcdc.condensers import METHODS, REDUCERS, Plan, condense, learn_validation, make_probing, plan
 from hcdc.condensers._probing import (
     Slopes,
     expectations,
@@ -35,7 +37,7 @@ from hcdc.condensers._probing import (
 )
 from hcdc.core import records
 from hcdc.core.checkpoint import Checkpoint, content_key
-from hcdc.core.errors import unknown_name
+from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
@@ -90,6 +92,12 @@ def copy_arguments(
     }  # fmt: skip
 
 
+def packed(parts: dict[str, Images]) -> dict[str, Tensor]:
+    """Labelled sets as tensors ``"NAME/FIELD"``."""
+    fields = {name: {"x": part.x, "y": part.y, "weight": part.weight} for name, part in parts.items()}
+    return {f"{name}/{key}": v for name, some in fields.items() for key, v in some.items() if v is not None}
+
+
 def keep_copy(folder: Path, made: CondensedDataset, file: str) -> None:
     """Put a copy where `Protocol.made` finds it, with its record beside it."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -99,6 +107,7 @@ def keep_copy(folder: Path, made: CondensedDataset, file: str) -> None:
 
 
 def kept_name(made: Plan, method: str, seed: int) -> str:
+    """The file of a copy."""
     return f"{method}-{seed}-{made.key()[:12]}.hcdc"
 
 
@@ -204,28 +213,21 @@ class Protocol:
         for mode in modes:
             if mode not in MODES:
                 raise unknown_name("--modes", mode, MODES)
-        key = self.key(modes=list(modes), draws=list(draws), probing=self.probing.settings())
-        file = None if keep is None else keep / f"hcdc-{train_method}-{seed}-{key}.json"
-        if file is not None and file.exists():
-            notes = json.loads(file.read_text())
-            loaded = {name: CondensedDataset.load(file.with_suffix(f".{name}.hcdc")) for name in notes}
-            parts: dict[str, Any] = {name: copy.to(self.device).val for name, copy in loaded.items()}
-            s_train: Any = loaded["random"].to(self.device).train
+        made = self.made(train_method, seed, keep)
+        settings = {"draws": list(draws), "modes": list(modes), "probing": self.probing.settings()}
+        store = self.store(keep, f"hcdc-{train_method}-{seed}", settings)
+        if (saved := store.load()) is not None:
+            kept, notes = self.unpacked(saved[0]), saved[1]
+            parts = {name: kept[name] for name in notes}  # in the order in which they were made
         else:
-            made = condense(**self.arguments(train_method, seed), device=self.device)
-            s_train = made.to(self.device).train
             parts, notes = self.learned(made, seed, draws, modes, keep)
-            if file is not None:
-                for name, s_val in parts.items():
-                    copy = CondensedDataset(made.train, s_val.to("cpu"), made.meta, notes[name])
-                    keep_copy(file.parent, copy, file.with_suffix(f".{name}.hcdc").name)
-                write_atomic(file, json.dumps(notes) + "\n")
+            store.save(packed(parts), notes)
         if not judge:
             return
         parts["real"] = self.real
         notes["real"] = notes["random"]
         judged = self.cells if whole else self.cells[: self.some]
-        (table,), seconds = self.judge([s_train], parts, self.calibrated, judged)
+        (table,), seconds = self.judge([made.train], parts, self.calibrated, judged)  # type: ignore[list-item]
         for part in parts:
             label, _, draw = part.partition("-")
             named = {what: table[f"{part}.{what}"] for what in ("loss", "score")}
@@ -247,14 +249,14 @@ class Protocol:
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         """Validation sets by name and how each was made; ``"random"`` is where they start."""
         task, device, probing = self.task, self.device, self.probing
-        copy, train_seconds = made.to(device), made.record["condense_seconds"]
-        s_train: Any = copy.train
-        start: Any = copy.val
+        train_seconds = made.record["condense_seconds"]
+        s_train: Any = made.train
+        start: Any = made.val
         parts: dict[str, Any] = {"random": start}
         notes: dict[str, dict[str, Any]] = {"random": {"condense_seconds": train_seconds}}
         alignment = 0.0
         if "aligned" in modes or "both" in modes:
-            parts["aligned"], notes["aligned"] = self.aligned(made, s_train, seed, keep)
+            parts["aligned"], notes["aligned"] = self.aligned(made, seed, keep)
             alignment = notes["aligned"]["condense_seconds"]
             notes["aligned"]["condense_seconds"] += train_seconds
         if set(modes) == {"aligned"}:
@@ -313,16 +315,11 @@ class Protocol:
                 log.info("%s draw %d seed %d: %s, %.1f s", mode, draw, seed, history[-1], spent)
         return parts, notes
 
-    def aligned(
-        self, copy: CondensedDataset, s_train: Images, seed: int, keep: Path | None
-    ) -> tuple[Images, dict[str, Any]]:
+    def aligned(self, copy: CondensedDataset, seed: int, keep: Path | None) -> tuple[Images, dict[str, Any]]:
         """S_val by hypergradients alone, on trajectories through cells that judge nothing."""
-        file = (
-            None if keep is None else keep / f"aligned-{copy.meta['train_method']}-{seed}-{self.key()}.json"
-        )
-        if file is not None and file.exists():
-            kept = CondensedDataset.load(file.with_suffix(".hcdc")).to(self.device)
-            return kept.val, json.loads(file.read_text())  # type: ignore[return-value]
+        store = self.store(keep, f"aligned-{copy.meta['train_method']}-{seed}", {})
+        if (saved := store.load()) is not None:
+            return self.unpacked(saved[0])["aligned"], saved[1]
         begun = time.perf_counter()
         space = Unjudged(judges=len(self.cells))
         made = plan(
@@ -330,44 +327,53 @@ class Protocol:
             val_method="aligned", options=self.alignment,
         )  # fmt: skip
         assert made.config is not None, "alignment has settings"
-        if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        checkpoint = Checkpoint(None if file is None else file.with_suffix(".checkpoint"), made.key())
         found = learn_validation(
-            self.task, space, s_train, self.val_size, seed, made.config, made.relaxed(self.task),
-            self.calibrated, device=self.device, progress=Progress(), checkpoint=checkpoint,
+            self.task, space, copy.train, self.val_size, seed, made.config, made.relaxed(self.task),
+            self.calibrated, device=self.device, progress=Progress(), checkpoint=Checkpoint(None),
         )  # fmt: skip
         spent = time.perf_counter() - begun
         log.info("aligned seed %d: %s, %.1f s", seed, found.history[-1], spent)
         note = {"condense_seconds": spent, "history": found.history, "alignment": made.config.settings()}
         note["relaxed_trainings"] = found.full_trainings
-        if file is not None:
-            kept = CondensedDataset(copy.train, found.val.to("cpu"), copy.meta, note)
-            keep_copy(file.parent, kept, file.with_suffix(".hcdc").name)
+        store.save(packed({"aligned": found.val}), note)
         return found.val, note
 
-    def key(self, **more: Any) -> str:
-        """Names what is kept: another protocol, recipe or setting has another one."""
-        shared = {"alignment": self.alignment, "recipe": self.calibrated.as_dict(), **self.shared}
-        return content_key({**shared, **more})[:12]
+    def store(self, keep: Path | None, name: str, settings: dict[str, Any]) -> Checkpoint:
+        """Where validation sets are kept: what was made with other cells, data or settings is not read."""
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+        key = content_key(
+            {
+                **self.shared, **settings, "alignment": self.alignment, "options": self.options,
+                "recipe": self.calibrated.as_dict(), "cells": self.cells, "apart": APART,
+            }
+        )  # fmt: skip
+        return Checkpoint(None if keep is None else keep / f"{name}.validation", key)
+
+    def unpacked(self, tensors: dict[str, Tensor]) -> dict[str, Images]:
+        """Validation sets by name from the tensors of `packed`."""
+        found: dict[str, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            part, _, what = name.partition("/")
+            found.setdefault(part, {})[what] = tensor.to(self.device)
+        return {part: Images(**fields) for part, fields in found.items()}
 
     def arguments(self, method: str, seed: int) -> dict[str, Any]:
         options = self.options.get(method, {})
         return copy_arguments(self.task, method, seed, self.train_size, self.val_size, options)
 
-    def made(self, method: str, seed: int, keep: Path | None) -> tuple[Images, Images, dict[str, Any]]:
-        """S_train, S_val and how they were made; a copy that lies in ``keep`` is not made again."""
+    def made(self, method: str, seed: int, keep: Path | None) -> CondensedDataset:
+        """The copy, on the device; one that lies in ``keep`` is not made again."""
         if keep is not None:
             file = keep / kept_name(plan(**self.arguments(method, seed)), method, seed)
             told = file.with_suffix(".json")
             if file.exists() and told.exists():
-                small = CondensedDataset.load(file).to(self.device)
-                return small.train, small.val, json.loads(told.read_text())  # type: ignore[return-value]
+                kept = CondensedDataset.load(file)
+                return dataclasses.replace(kept, record=json.loads(told.read_text())).to(self.device)
         made = condense(**self.arguments(method, seed), device=self.device)
         if keep is not None:
             keep_copy(keep, made, file.name)
-        small = made.to(self.device)
-        return small.train, small.val, made.record  # type: ignore[return-value]
+        return made.to(self.device)
 
     def copies(
         self, methods: Sequence[str], seed: int, recipes: Sequence[str], keep: Path | None = None
@@ -377,15 +383,15 @@ class Protocol:
             if name not in RECIPES:
                 raise unknown_name("--recipes", name, RECIPES)
         made = [self.made(method, seed, keep) for method in methods]
-        parts = {"val": made[0][1], "real": self.real}
-        trains = [s_train for s_train, _, _ in made]
+        parts: dict[str, Any] = {"val": made[0].val, "real": self.real}
+        trains: list[Any] = [copy.train for copy in made]
         for name in recipes:
             recipe = PUBLISHED if name == "published" else self.calibrated
             tables, seconds = self.judge(trains, parts, recipe, self.cells[: self.some])
-            for method, (_, _, making), table in zip(methods, made, tables):
+            for method, copy, table in zip(methods, made, tables):
                 self.write(
                     method, seed=seed, recipe_name=name, recipe=recipe.as_dict(), judge_seconds=seconds,
-                    making=making, **table,
+                    making=copy.record, **table,
                 )  # fmt: skip
             log.info("%s, %s recipe, seed %d: %.1f s each", ", ".join(methods), name, seed, seconds)
 
@@ -422,18 +428,31 @@ def main() -> None:
     for each in given.set:
         name, _, value = each.partition("=")
         method, _, setting = name.partition(".")
-        protocol.options.setdefault(method, {})[setting] = json.loads(value)
-    protocol.alignment = protocol.options.pop("hcdc", {})
-    protocol.write_truth()
+        try:
+            number = json.loads(value)
+        except json.JSONDecodeError:
+            number = None
+        if number is None or not (method and setting):
+            raise InputError(f"--set {each}: give METHOD.SETTING=NUMBER, as in dc.iterations=100")
+        if method not in METHODS:
+            raise unknown_name("method of --set", method, METHODS)
+        protocol.options.setdefault(method, {})[setting] = number
+    if given.make and given.keep is None:
+        raise InputError("--make makes validation sets to keep: say where with --keep")
+    hcdc = protocol.options.pop("hcdc", {})
+    protocol.alignment, protocol.probing = hcdc, make_probing("images", **hcdc)
     keep = None if given.keep is None else Path(given.keep)
-    others = [row for row in given.rows.split(",") if row != "hcdc"]
+    rows = given.rows.split(",")
+    others = [row for row in rows if row != "hcdc"]
+    if not given.make:
+        protocol.write_truth()
     for seed in (int(v) for v in given.seeds.split(",")):
-        if "hcdc" in given.rows.split(","):
+        if "hcdc" in rows:
             modes = given.modes.split(",")
             protocol.hcdc(
                 seed, given.train_method, range(given.draws), modes, given.whole, keep, not given.make
             )
-        if others:
+        if others and not given.make:
             protocol.copies(others, seed, given.recipes.split(","), keep)
 
 

@@ -273,12 +273,12 @@ def _speed(r: Record) -> list[str]:
     elif name == "tm":
         forms = dict(r["iteration"])
         plain = forms.pop("plain")
-        best = min(forms.values(), key=lambda form: float(form["seconds"]))
+        precision, best = min(forms.items(), key=lambda pair: float(pair[1]["seconds"]))
         what, unit = f"TM, one iteration of {r['student_steps']} student steps, {r['size']} images", "s"
         what += f", width {r['width']}"
         peaks = [form.get("peak_gib") for form in (best, plain)]
         if None not in peaks:
-            what += f" (at most {peaks[0]:.3g} GiB, usual way {peaks[1]:.3g} GiB)"
+            what += f", {precision} (at most {peaks[0]:.3g} GiB, usual way {peaks[1]:.3g} GiB)"
         ours, usual = (form["seconds"] for form in (best, plain))
     elif name == "networks":
         what, unit = f"{r['cells']} cells, {r['steps']} steps of batch {r['batch']}", "s"
