@@ -102,7 +102,7 @@ class TM(Reducer):
     expert_batch: int = 256
     width: int = 128
     depth: int = 3
-    precision: str = "tf32"
+    precision: str = "bf16"
 
     name = "tm"
 
