@@ -593,6 +593,9 @@ def test_recorded_slopes_of_more_candidates_give_the_same_set(
         assert torch.equal(small.x, kept)  # a set of its own
     assert torch.equal(start.x, digits.sample("val", 20, 0).x)
     assert float((small.x - start.x).abs().max()) > 0.01
+    others = dataclasses.replace(start, y=start.y.flip(0))
+    with pytest.raises(AssertionError, match="slopes of a set with other labels"):
+        learn(digits, networks, steps=2, slopes=slopes, start=others)
 
 
 def standard(values):

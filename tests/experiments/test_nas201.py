@@ -460,6 +460,8 @@ def test_the_command_makes_sets_and_judges_nothing(command, tmp_path):
 def test_sets_that_are_made_are_to_be_kept(command, tmp_path):
     with pytest.raises(InputError, match="--make makes validation sets to keep: say where with --keep"):
         command("--make")
+    with pytest.raises(InputError, match="--make makes HCDC's validation sets, and --rows dm has no 'hcdc'"):
+        command("--make", "--keep", tmp_path / "none", "--rows", "dm")
     assert not command.called
     assert not (tmp_path / "out.jsonl").exists()
 
@@ -600,6 +602,13 @@ def test_records_with_other_judging_cells_are_refused(judged):
         for made_of in (nas201_tables.agreement, nas201_tables.rankings):
             with pytest.raises(InputError, match="more than one set of judging cells; give those of one"):
                 made_of(mixed)
+
+
+def test_records_without_a_truth_or_without_hcdc_are_refused(judged, tmp_path):
+    with pytest.raises(InputError, match="do not say what the table has of the judging cells"):
+        nas201_tables.agreement([r for r in judged if r["label"] != "truth"])
+    with pytest.raises(InputError, match=r"the figure shows HCDC \(b\) beside the others"):
+        nas201_tables.figure([r for r in judged if r["label"] != "hcdc-probes"], tmp_path / "none.png")
 
 
 def test_every_benchmark_has_judging_cells_of_its_own(judged):

@@ -331,7 +331,9 @@ def learn_examples(
             tensor.copy_(saved[0][name])
         begun, history = saved[1]["step"], saved[1]["history"]
     phase.first_step = begun
-    slopes = slopes or Slopes(task, networks, learned, device)
+    if slopes is None:
+        slopes = Slopes(task, networks, learned, device)
+    assert torch.equal(slopes.data.y, learned.y), "slopes of a set with other labels"
     members = slopes.members(networks)
     for step in range(begun, config.probe_steps):
         slopes.x.copy_(x)

@@ -439,10 +439,12 @@ def main() -> None:
         protocol.options.setdefault(method, {})[setting] = number
     if given.make and given.keep is None:
         raise InputError("--make makes validation sets to keep: say where with --keep")
+    rows = given.rows.split(",")
+    if given.make and "hcdc" not in rows:
+        raise InputError(f"--make makes HCDC's validation sets, and --rows {given.rows} has no 'hcdc'")
     hcdc = protocol.options.pop("hcdc", {})
     protocol.alignment, protocol.probing = hcdc, make_probing("images", **hcdc)
     keep = None if given.keep is None else Path(given.keep)
-    rows = given.rows.split(",")
     others = [row for row in rows if row != "hcdc"]
     if not given.make:
         protocol.write_truth()

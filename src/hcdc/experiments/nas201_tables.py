@@ -73,6 +73,8 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]
     Where no copy was judged by all cells, those that judged none are left out of both.
     """
     truths = [r for r in found if r["label"] == "truth"]
+    if not truths:
+        raise InputError("the records do not say what the table has of the judging cells (label 'truth')")
     if any(r["cells"] != truths[0]["cells"] for r in truths):
         raise InputError("the records have more than one set of judging cells; give those of one protocol")
     base = truths[0]
@@ -257,7 +259,9 @@ def figure(found: Sequence[Record], path: str | Path) -> Path:
     """
     base, rows = rankings(found)
     whole = {name: ranked[0] for name, ranked in rows.items() if len(ranked[0].scores) == len(base["val"])}
-    first = next(one for name, one in whole.items() if name.startswith(LEARNED["hcdc-probes"]))
+    first = next((one for name, one in whole.items() if name.startswith(LEARNED["hcdc-probes"])), None)
+    if first is None:
+        raise InputError("the figure shows HCDC (b) beside the others, and the records have no run of it")
     every = np.asarray(base["val"])
     reached = [(spearman(every[some], first.scores[some]), k) for k, some in enumerate(draws(len(every)))]
     some = draws(len(every))[sorted(reached)[len(reached) // 2][1]]
