@@ -29,6 +29,7 @@ from hcdc.spaces._cells import (
     convolve,
     gumbel_noise,
     gumbel_one_hot,
+    halve,
     pool_3x3,
 )
 from hcdc.spaces._nasbench201 import (
@@ -375,8 +376,8 @@ def as_cuda(monkeypatch):
 @pytest.fixture
 def forms(monkeypatch):
     """What networks call: convolutions (kernel, stride, groups), torch's pools and pools by matrix."""
-    seen: dict[str, list] = {"conv": [], "avg_pool": [], "matrix": []}
-    matrix = _cells._pool_matrix
+    seen: dict[str, list] = {"conv": [], "avg_pool": [], "matrix": [], "halving": []}
+    matrix, halving = _cells._pool_matrix, _cells._halving_matrix
 
     class Counting:
         def __getattr__(self, name):
@@ -394,7 +395,12 @@ def forms(monkeypatch):
         seen["matrix"].append((height, width))
         return matrix(height, width, *where)
 
+    def counting_halves(height, width, *where):
+        seen["halving"].append((height, width))
+        return halving(height, width, *where)
+
     monkeypatch.setattr(_cells, "F", Counting())
+    monkeypatch.setattr(_cells, "_halving_matrix", counting_halves)
     monkeypatch.setattr(_cells, "_pool_matrix", counting)
     return seen
 
@@ -541,16 +547,42 @@ def test_a_pools_matrix_has_the_type_of_the_images(as_cuda):
             assert pool_3x3(torch.rand(2, 3, 6, 5, dtype=dtype), fused=True).dtype == dtype
 
 
+@pytest.mark.parametrize("size", [(32, 32), (16, 16), (5, 7), (7, 5), (1, 1), (1, 3), (2, 2)])
+def test_halving_as_a_matrix_is_torchs_pool(size, as_cuda, forms):
+    """An odd size is rounded up, and the last pixels' mean is of those that exist."""
+    generator = torch.Generator().manual_seed(sum(size))
+    x = torch.randn(3, 4, *size, dtype=F64, generator=generator)
+    expected = nn.AvgPool2d(2, 2, ceil_mode=True)(x)
+    weights = torch.randn(expected.shape, dtype=F64, generator=generator)
+    for at in (x, x.contiguous(memory_format=torch.channels_last)):
+        slopes = []
+        for cuda in (False, True):
+            leaf = at.clone().requires_grad_()
+            with as_cuda() if cuda else contextlib.nullcontext():
+                found = halve(leaf, fused=True)
+            torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+            slopes.append(torch.autograd.grad((weights * found.sin()).sum(), leaf)[0])
+        torch.testing.assert_close(*slopes, rtol=1e-11, atol=1e-12)
+    assert forms["avg_pool"] == [2, 2]
+    assert forms["halving"] == [size, size]  # on CUDA alone
+    with as_cuda():
+        halve(x, fused=False)
+        halve(torch.rand(1, 1, 33, 32), fused=True)
+    assert forms["halving"] == [size, size]
+
+
 @pytest.mark.parametrize("size", [(8, 8), (7, 7), (5, 8), (6, 9), (1, 1), (2, 1)])
+@pytest.mark.parametrize("inputs", [2, 16])
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("kernel", [1, 3])
 @pytest.mark.parametrize("groups", [1, 2, 3])
-def test_convolutions_for_cuda_are_the_plain_ones(groups, kernel, stride, size, as_cuda, forms):
-    """1 x 1 as 3 x 3 with zeros around it, stride 2 as every second pixel of stride 1; only with groups."""
+def test_convolutions_for_cuda_are_the_plain_ones(groups, kernel, stride, inputs, size, as_cuda, forms):
+    """Groups are one convolution of all channels, but for 3 x 3 at stride 1 of many channels."""
     generator = torch.Generator().manual_seed(kernel + stride)
-    x = torch.randn(3, 2 * groups, *size, dtype=F64, generator=generator)
-    weight = torch.randn(4 * groups, 2, kernel, kernel, dtype=F64, generator=generator)
-    layer = nn.Conv2d(2 * groups, 4 * groups, kernel, stride, kernel // 2, groups=groups, bias=False).double()
+    x = torch.randn(3, inputs * groups, *size, dtype=F64, generator=generator)
+    weight = torch.randn(4 * groups, inputs, kernel, kernel, dtype=F64, generator=generator)
+    shape = (inputs * groups, 4 * groups, kernel, stride, kernel // 2)
+    layer = nn.Conv2d(*shape, groups=groups, bias=False).double()
     with torch.no_grad():
         layer.weight.copy_(weight)
     expected = layer(x).detach()
@@ -564,12 +596,13 @@ def test_convolutions_for_cuda_are_the_plain_ones(groups, kernel, stride, size, 
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
         slopes.append(torch.autograd.grad((upstream * found).sum(), leaves))
     torch.testing.assert_close(*slopes, rtol=1e-11, atol=1e-11)
-    assert forms["conv"] == [(kernel, stride, groups), (3, 1, groups) if groups > 1 else (kernel, stride, 1)]
+    grouped = (kernel, stride, inputs) == (3, 1, 16)
+    assert forms["conv"] == [(kernel, stride, groups), (kernel, stride, groups if grouped else 1)]
 
 
-def test_lanes_on_cuda_take_kernels_of_3x3_at_stride_1_alone(as_cuda, forms):
-    """As many convolutions as one network has; the stem of shared images has no groups."""
-    net = TINY.network(1, 3, {"cell": cell_string((2, 3, 4, 2, 1, 4))})
+def test_lanes_on_cuda_have_groups_at_3x3_of_stride_1_alone(as_cuda, forms):
+    """As many convolutions as one network has."""
+    net = replace(TINY, channels=16).network(1, 3, {"cell": cell_string((2, 3, 4, 2, 1, 4))})
     net.forward(doubled(net), None, IMAGES)
     single = len(forms["conv"])
     assert {kernel for kernel, _, _ in forms["conv"]} == {1, 3}
@@ -579,11 +612,14 @@ def test_lanes_on_cuda_take_kernels_of_3x3_at_stride_1_alone(as_cuda, forms):
     params = stacked([doubled(net, seed) for seed in range(2)])
     with as_cuda():
         replace(net, lanes=2, fused=True).forward(params, None, IMAGES)
-        assert forms["conv"] == [(3, 1, 1), *[(3, 1, 2)] * (single - 1)]
+        assert len(forms["conv"]) == single
+        assert {form for form in forms["conv"] if form[2] == 2} == {(3, 1, 2)}
+        assert {form for form in forms["conv"] if form[2] == 1} == {(1, 1, 1), (3, 2, 1), (3, 1, 1)}
         forms["conv"].clear()
         replace(net, lanes=2, fused=True).forward(params, None, IMAGES.repeat(1, 2, 1, 1))
-        assert forms["conv"] == [(3, 1, 2)] * single
+        assert len(forms["conv"]) == single
     assert set(forms["matrix"]) == {(8, 8), (4, 4), (2, 2)}
+    assert set(forms["halving"]) == {(8, 8), (4, 4)}
 
 
 def test_hypergradients_have_the_same_derivatives_by_the_forms_for_cuda(as_cuda):

@@ -74,8 +74,12 @@ def run(networks, trains, recipe=RECIPE, seed=0, after=kept, **options):
 
 @pytest.fixture
 def lanes(monkeypatch):
-    """Set how many repeats of a network train as one, whatever the device."""
-    return lambda count: monkeypatch.setattr(_networks._Runs, "lanes", lambda run, network: count)
+    """Set how many repeats of a network, on how many training sets, train as one, whatever the device."""
+
+    def choose(count, sets=1):
+        monkeypatch.setattr(_networks._Runs, "lanes", lambda run, network: (count, sets))
+
+    return choose
 
 
 def of_lanes(params, count):
@@ -344,12 +348,14 @@ def test_a_lane_with_large_gradients_does_not_clip_another(count, train, lanes, 
             torch.testing.assert_close(p.double(), expected[key], rtol=1e-4, atol=2e-5)
 
 
-def test_lanes_of_every_network_training_set_and_repeat(train, task, lanes):
+@pytest.mark.parametrize("sets", [1, 2])
+@pytest.mark.parametrize("augment", ["none", "flip-crop"])
+def test_lanes_of_every_network_training_set_and_repeat(train, task, lanes, sets, augment):
     """One call a network, training set and group of repeats; the others' results are not disturbed."""
-    lanes(2)
+    lanes(2, sets)
     other = task.sample("train", 20, 1)
     networks = [NETWORKS["cell"], dataclasses.replace(SPACE.network(1, 10, {"cell": OTHER}), fused=True)]
-    recipe = dataclasses.replace(RECIPE, steps=3, seeds=4)
+    recipe = dataclasses.replace(RECIPE, steps=3, seeds=4, augment=augment)
     calls = []
 
     def after(network, k, repeats, params):
@@ -367,6 +373,22 @@ def test_lanes_of_every_network_training_set_and_repeat(train, task, lanes):
                     expected = plain_loop(network, part, recipe, repeat=repeat)
                     for key, p in params.items():
                         torch.testing.assert_close(p.double(), expected[key], rtol=1e-4, atol=2e-5)
+
+
+def test_training_sets_that_train_as_one_have_the_clip_and_the_parameters_of_their_own(train, task, lanes):
+    """One repeat on four training sets, two and two: what `after` gets has the shapes of one network."""
+    lanes(1, 2)
+    trains = [train, *(task.sample("train", 20, seed) for seed in (1, 2, 3))]
+    recipe = dataclasses.replace(RECIPE, clip=0.5)
+    (found,) = run([NETWORKS["cell"]], trains, recipe)
+    shapes = NETWORKS["cell"].shapes()
+    for part, (params,) in zip(trains, found):
+        assert {name: tuple(p.shape) for name, p in params.items()} == shapes
+        norms = []
+        expected = plain_loop(NETWORKS["cell"], part, recipe, norms=norms)
+        assert min(norms) > recipe.clip
+        for key, p in params.items():
+            torch.testing.assert_close(p.double(), expected[key], rtol=1e-4, atol=2e-5)
 
 
 def test_stored_pixels_of_lanes_are_normalised(task, lanes):
@@ -390,16 +412,21 @@ def lanes_on_cuda(run, network):
 
 
 @pytest.mark.parametrize(
-    ("seeds", "count"), [(1, 1), (2, 2), (6, 6), (7, 7), (8, 8), (9, 3), (10, 5), (11, 1), (12, 6), (16, 8)]
-)
-def test_lanes_are_the_largest_divisor_of_the_repeats_within_the_limit(seeds, count, train):
+    ("seeds", "sets", "count"),
+    [
+        *((s, 1, (n, 1)) for s, n in ((1, 1), (2, 2), (6, 6), (7, 7), (8, 8), (9, 3), (10, 5), (11, 1))),
+        *((s, 1, (n, 1)) for s, n in ((12, 6), (16, 8))),
+        (1, 8, (1, 8)), (1, 9, (1, 3)), (1, 11, (1, 1)), (2, 8, (2, 4)), (3, 4, (3, 2)), (8, 5, (8, 1)),
+    ],
+)  # fmt: skip
+def test_lanes_are_the_largest_divisors_of_repeats_then_of_sets_within_the_limit(seeds, sets, count, train):
     recipe = dataclasses.replace(RECIPE, seeds=seeds)
-    here = _networks._Runs([train], recipe, kept, 0, "test", torch.device("cpu"), lambda x: x)
+    here = _networks._Runs([train] * sets, recipe, kept, 0, "test", torch.device("cpu"), lambda x: x)
     assert _networks.LANES == 8
     assert lanes_on_cuda(here, NETWORKS["cell"]) == count
-    assert here.lanes(NETWORKS["cell"]) == 1
+    assert here.lanes(NETWORKS["cell"]) == (1, 1)
     for name in ("convnet", "module"):
-        assert lanes_on_cuda(here, NETWORKS[name]) == 1
+        assert lanes_on_cuda(here, NETWORKS[name]) == (1, 1)
 
 
 def test_repeats_that_the_limit_does_not_divide_are_all_trained(train, monkeypatch):

@@ -92,7 +92,7 @@ def test_outputs_are_differentiable_in_the_examples(task, made, trained):
 @pytest.fixture
 def two_lanes(monkeypatch):
     """Repeats of a network train two at a time, as they do on CUDA."""
-    monkeypatch.setattr(_networks._Runs, "lanes", lambda run, network: 2)
+    monkeypatch.setattr(_networks._Runs, "lanes", lambda run, network: (2, 1))
 
 
 FOUR = dataclasses.replace(RECIPE, seeds=4)
@@ -327,7 +327,7 @@ def test_slopes_in_the_examples_by_statistics_of_training(task, made, trained, b
 def test_lanes_with_statistics_of_training_are_repeats_one_by_one(task, cells, made, monkeypatch):
     four = dataclasses.replace(FOUR, statistics="train")
     alone = predictors(task, SPACE, cells[:2], made[0], four, seed=3, role="probe", device="cpu")
-    monkeypatch.setattr(_networks._Runs, "lanes", lambda run, network: 2)
+    monkeypatch.setattr(_networks._Runs, "lanes", lambda run, network: (2, 1))
     found = predictors(task, SPACE, cells[:2], made[0], four, seed=3, role="probe", device="cpu")
     results = run_candidates(task, SPACE, cells[:2], made[0], {"val": task.val}, four, 3, "probe", "cpu")
     for result, predict, one in zip(results, found, alone):

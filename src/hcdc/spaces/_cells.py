@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,10 +51,12 @@ def batch_norm(
     Args:
         x: Images.
         scale, shift: ``[c]``, or None for 1 and 0.
-        fused: Use ``F.batch_norm``; faster.
+        fused: Use ``F.batch_norm``, or Triton's kernels on CUDA; faster.
         first: Take the statistics of so many images at the front alone; 0 is all.
     """
     if fused and not first:
+        if scale is not None and shift is not None and _by_triton(x):
+            return _norm_cuda().batch_norm(x, scale, shift)  # type: ignore[no-any-return]
         return F.batch_norm(x, None, None, scale, shift, training=True)
     variance, mean = torch.var_mean(x[:first] if first else x, (0, 2, 3), correction=0, keepdim=True)
     factor = torch.rsqrt(variance + 1e-5)
@@ -62,18 +66,46 @@ def batch_norm(
     return (x - mean) * factor + shift[:, None, None]
 
 
+@functools.cache
+def _norm_cuda() -> Any:
+    """The module of BatchNorm's kernels; None where there is no Triton, which CUDA builds of torch have."""
+    if importlib.util.find_spec("triton") is None:
+        return None
+    return importlib.import_module("hcdc.spaces._norm_cuda")
+
+
+def _by_triton(x: Tensor) -> bool:
+    layout = torch.channels_last
+    return x.is_cuda and x.is_contiguous(memory_format=layout) and _norm_cuda() is not None
+
+
 def convolve(x: Tensor, weight: Tensor, stride: int, groups: int) -> Tensor:
     """Convolution that keeps the image's size, or halves it, rounded up.
 
-    Groups on CUDA: the library's kernels for 1 x 1 and for stride 2 are several times slower than those for
-    3 x 3 at stride 1, which can do the same.
+    Groups on CUDA: the library has fast kernels for 3 x 3 at stride 1 alone. Others, and those of few input
+    channels, are up to seven times faster as one convolution of all channels, whose other weights are zero.
     """
-    if groups == 1 or not x.is_cuda:
-        return F.conv2d(x, weight, stride=stride, padding=weight.shape[-1] // 2, groups=groups)
-    if weight.shape[-1] == 1:
-        weight = F.pad(weight, (1, 1, 1, 1))
-    whole = F.conv2d(x, weight, padding=1, groups=groups)
-    return whole if stride == 1 else whole[:, :, ::2, ::2].contiguous(memory_format=torch.channels_last)
+    size = weight.shape[-1]
+    if groups > 1 and x.is_cuda and (size == 1 or stride > 1 or weight.shape[1] < 16):
+        weight, groups = block_diagonal(weight, groups), 1
+    return F.conv2d(x, weight, stride=stride, padding=size // 2, groups=groups)
+
+
+@functools.cache
+def _identity(size: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The identity matrix; never let go, since recorded steps read it."""
+    return torch.eye(size, dtype=dtype).to(device)  # a copy from the host: there before any stream reads it
+
+
+def block_diagonal(weight: Tensor, groups: int) -> Tensor:
+    """Kernels of a grouped convolution ``[g o, i, k, k]`` as those of a plain one ``[g o, g i, k, k]``.
+
+    In the order of channels_last images.
+    """
+    outputs, inputs, *size = weight.shape
+    rows = weight.permute(0, 2, 3, 1).reshape(groups, outputs // groups, *size, 1, inputs)
+    own = _identity(groups, weight.device, weight.dtype).view(groups, 1, 1, 1, groups, 1)
+    return (rows * own).reshape(outputs, *size, groups * inputs).permute(0, 3, 1, 2)
 
 
 def live_edges(operations: tuple[int, ...]) -> frozenset[int]:
@@ -99,9 +131,30 @@ def _pool_matrix(height: int, width: int, device: torch.device, dtype: torch.dty
     bands = []
     for size in (height, width):
         at = torch.arange(size)
-        near = ((at[:, None] - at).abs() <= 1).double()
-        bands.append(near / near.sum(1, keepdim=True))
-    return torch.kron(bands[0], bands[1]).to(device, dtype)
+        bands.append((at[:, None] - at).abs() <= 1)
+    return _means(*bands).to(dtype).to(device)  # as `_identity`
+
+
+@functools.cache
+def _halving_matrix(height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The pool of a reduction as a matrix ``[h w / 4, h w]``, sizes rounded up; never let go."""
+    bands = []
+    for size in (height, width):
+        bands.append(torch.arange(math.ceil(size / 2))[:, None] == torch.arange(size) // 2)
+    return _means(*bands).to(dtype).to(device)
+
+
+def _means(rows: Tensor, columns: Tensor) -> Tensor:
+    """Means over the pixels in both of two ranges: masks ``[a, h]`` and ``[b, w]`` to ``[a b, h w]``."""
+    one, two = (mask / mask.sum(1, keepdim=True).double() for mask in (rows, columns))
+    return torch.kron(one, two)
+
+
+def _product(matrix: Tensor, x: Tensor, height: int) -> Tensor:
+    """A linear map of pixels, ``[a b, h w]``, of images ``[n, c, h, w]`` in the order of channels_last."""
+    n, c, h, w = x.shape
+    found: Tensor = matrix @ x.permute(0, 2, 3, 1).reshape(n, h * w, c)
+    return found.view(n, height, -1, c).permute(0, 3, 1, 2)
 
 
 def pool_3x3(x: Tensor, fused: bool) -> Tensor:
@@ -110,12 +163,18 @@ def pool_3x3(x: Tensor, fused: bool) -> Tensor:
     For training on CUDA (``fused``) as a product with a matrix: several times faster than torch's pool of
     channels_last images, at the sizes of cells, though it multiplies by many zeros.
     """
-    n, c, h, w = x.shape
+    h, w = x.shape[-2:]
     if not (fused and x.is_cuda) or h * w > 1024:
         return F.avg_pool2d(x, 3, stride=1, padding=1, count_include_pad=False)
-    rows = x.permute(0, 2, 3, 1).reshape(n, h * w, c)
-    mean: Tensor = _pool_matrix(h, w, x.device, x.dtype) @ rows
-    return mean.view(n, h, w, c).permute(0, 3, 1, 2)
+    return _product(_pool_matrix(h, w, x.device, x.dtype), x, h)
+
+
+def halve(x: Tensor, fused: bool) -> Tensor:
+    """Mean over blocks of 2 x 2 pixels, of ``[n, c, h, w]``; an odd size is rounded up. See `pool_3x3`."""
+    h, w = x.shape[-2:]
+    if not (fused and x.is_cuda) or h * w > 1024:
+        return F.avg_pool2d(x, 2, stride=2, ceil_mode=True)
+    return _product(_halving_matrix(h, w, x.device, x.dtype), x, math.ceil(h / 2))
 
 
 class _Node:
@@ -276,7 +335,7 @@ class CellNetwork:
     def _reduce(self, params: Params, name: str, x: Tensor) -> Tensor:
         main = self._convolve(params, f"{name}.first", F.relu(x), stride=2)
         main = self._convolve(params, f"{name}.second", F.relu(main))
-        shortcut = F.avg_pool2d(x, 2, stride=2, ceil_mode=True)  # as the convolution rounds an odd size
+        shortcut = halve(x, self.fused)  # rounds an odd size as the convolution does
         return main + convolve(shortcut, params[f"{name}.shortcut.weight"], 1, self.lanes)
 
     def _cell(self, params: Params, name: str, mixture: Tensor | None, x: Tensor) -> Tensor:

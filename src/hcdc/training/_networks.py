@@ -2,9 +2,9 @@
 
 A step of one small network is a few hundred kernels of microseconds: launching them one by one costs more
 than running them, and even a device that launches them itself is bound by their number. On CUDA the repeats
-of a network are therefore trained as one network of so many lanes, its step is recorded once as a CUDA graph,
-replayed for every training set, and several networks run at the same time on streams of their own. On the
-CPU networks train on threads of their own, one core each: small convolutions do not fill two cores.
+of a network, and those on other training sets, are therefore trained as one network of so many lanes, its
+step is recorded once as a CUDA graph, and several networks run at the same time on streams of their own. On
+the CPU networks train on threads of their own, one core each: small convolutions do not fill two cores.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CHUNK = 10
 
 MOMENTUM = 0.9
 LANES = 8
-"""Repeats of one network that train as one on CUDA, at most."""
+"""Trainings of one network, by repeat and training set, that run as one on CUDA, at most."""
 
 PRECISION = torch.bfloat16
 """Of convolutions on CUDA; parameters are updated in float32. Not float16: its one-kernel BatchNorm holds the
@@ -71,10 +71,10 @@ def train_networks(
         networks: Networks of images, ``init(generator)`` and ``forward(params, lam, images)``.
         trains: Training sets of one size and shape, on ``device``.
         recipe: SGD steps and repeats (``seeds``).
-        after: Called with trained networks as soon as they are trained: the repeats that trained as one, with
-            the parameters of `side_by_side` as many. On CUDA the work it launches runs on the network's
-            stream, and what it returns is read after all is done. Parameters are re-used afterwards: it
-            copies what it keeps. `forward` gives the outputs.
+        after: Called with trained networks as soon as they are trained: repeats on one training set that
+            trained as one, with the parameters of `side_by_side` as many. On CUDA the work it launches runs
+            on the network's stream, and what it returns is read after all is done. Parameters are re-used
+            afterwards: it copies what it keeps. `forward` gives the outputs.
         inputs: From stored pixels to what networks see (uint8: normalised).
         streams: Networks at the same time on CUDA.
 
@@ -135,11 +135,13 @@ class _Runs:
     device: torch.device
     inputs: Callable[[Tensor], Tensor]
 
-    def lanes(self, network: Any) -> int:
-        """How many repeats train as one: a divisor of all, on CUDA, of networks that can."""
+    def lanes(self, network: Any) -> tuple[int, int]:
+        """How many repeats, on how many training sets, train as one: divisors of all, on CUDA, of networks
+        that can."""
         if self.device.type != "cuda" or not isinstance(network, CellNetwork):
-            return 1
-        return max(k for k in range(1, LANES + 1) if self.recipe.seeds % k == 0)
+            return 1, 1
+        repeats = _divisor(self.recipe.seeds, LANES)
+        return repeats, _divisor(len(self.trains), LANES // repeats)
 
     def job(self, network: Any, number: int, slot: _Slot | None = None) -> _Job:
         """Every training of one network, to be run chunk by chunk."""
@@ -150,17 +152,23 @@ class _Runs:
         return _Job(self._chunks(trainer, number, found), found)
 
     def _chunks(self, trainer: _Trainer, number: int, found: list[list[Any]]) -> Iterator[None]:
-        step = trainer.lanes
-        groups = [range(first, first + step) for first in range(0, self.recipe.seeds, step)]
+        at_once, sets = trainer.repeats, trainer.sets
+        groups = [range(first, first + at_once) for first in range(0, self.recipe.seeds, at_once)]
         draws = [trainer.now, *(trainer.draw(repeats) for repeats in groups[1:])]  # all that the host gives
         for repeats, drawn in zip(groups, draws):
-            for k, train in enumerate(self.trains):
-                trainer.begin(train, drawn)
+            for first in range(0, len(self.trains), sets):
+                trainer.begin(self.trains[first : first + sets], drawn)
                 for start in range(0, self.recipe.steps, CHUNK):
                     for _ in range(min(CHUNK, self.recipe.steps - start)):
                         trainer.replay()
                     yield
-                found[k].append(self.after(number, k, repeats, trainer.params))
+                for k in range(first, first + sets):
+                    found[k].append(self.after(number, k, repeats, trainer.trained(k - first)))
+
+
+def _divisor(number: int, most: int) -> int:
+    """The largest divisor of a number that is not above ``most``."""
+    return max(k for k in range(1, most + 1) if number % k == 0)
 
 
 @dataclass(frozen=True)
@@ -173,7 +181,7 @@ class _Job:
 
 @dataclass(frozen=True)
 class _Draws:
-    """What chance decides of a training of R lanes with P parameters each.
+    """What chance decides of a training of R lanes with P parameters each; lanes lie training set by set.
 
     theta_0 ``[R P]``, batches ``[steps, R batch]``, augmentation ``[steps, R batch]`` and ``[.., 2]``.
     """
@@ -267,9 +275,10 @@ class _Trainer:
 
     def __init__(self, run: _Runs, network: Any):
         self.run, self.single = run, network
-        self.lanes = run.lanes(network)
+        self.repeats, self.sets = run.lanes(network)
+        self.lanes = self.repeats * self.sets
         self.network = side_by_side(network, self.lanes)
-        device, example = run.device, run.trains[0]
+        device, examples = run.device, run.trains[: self.sets]
         self.layout = Layout(network.init(torch.Generator().manual_seed(0)), self.lanes)
         self.theta = torch.zeros(self.lanes * sum(self.layout.sizes), device=device)
         self.momentum, self.gradient = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
@@ -281,8 +290,8 @@ class _Trainer:
         if self.lanes > 1:
             self.owners = self.layout.owners(device)
             self.by_lane = self.owners.argsort(stable=True)
-        self.x, self.y = example.x.clone(), example.y.clone()
-        self.now = self.draw(range(self.lanes))  # of the first repeats, until others begin
+        self.x, self.y = torch.cat([t.x for t in examples]), torch.cat([t.y for t in examples])
+        self.now = self.draw(range(self.repeats))  # of the first repeats, until others begin
         self.rates = -learning_rates(run.recipe).to(device)
         self.counter = torch.zeros(1, dtype=torch.long, device=device)
         self.replay: Callable[[], None] = self.step
@@ -290,26 +299,28 @@ class _Trainer:
     def draw(self, repeats: range) -> _Draws:
         """The draws of the trainings of some repeats, on the device."""
         run, recipe, device = self.run, self.run.recipe, self.run.device
-        start = self.layout.vector([self.single.init(stream(run.seed, run.role, r)) for r in repeats])
+        inits = [self.single.init(stream(run.seed, run.role, r)) for r in repeats]
+        start, count = self.layout.vector(inits * self.sets), len(self.y) // self.sets
         orders, flips, shifts = [], [], []
         for repeat in repeats:
             generator = stream(run.seed, f"{run.role}-batches", repeat)
-            orders.append(batches(len(self.y), recipe.batch, recipe.steps, generator))
+            orders.append(batches(count, recipe.batch, recipe.steps, generator))
             if recipe.augment == "flip-crop":
-                count = orders[-1].numel()
-                flip, shift = draw_flip_crop(generator, count, pad=max(1, self.x.shape[-1] // 8))
+                pad = max(1, self.x.shape[-1] // 8)
+                flip, shift = draw_flip_crop(generator, orders[-1].numel(), pad=pad)
             else:
                 flip, shift = torch.zeros(0, dtype=torch.bool), torch.zeros(0, 2, dtype=torch.long)
-            rows = (recipe.steps, flip.numel() // recipe.steps)
-            flips.append(flip.view(rows))
-            shifts.append(shift.view(*rows, 2))
-        return _Draws(*(t.to(device) for t in (start, *(torch.cat(v, 1) for v in (orders, flips, shifts)))))
+            flips.append(flip.view(recipe.steps, -1) if len(flip) else flip.view(recipe.steps, 0))
+            shifts.append(shift.view(*flips[-1].shape, 2))
+        orders = [order + k * count for k in range(self.sets) for order in orders]
+        rows = (torch.cat(v, 1) for v in (orders, flips * self.sets, shifts * self.sets))
+        return _Draws(*(t.to(device) for t in (start, *rows)))
 
     @torch.no_grad()
-    def begin(self, train: Images, draws: _Draws) -> None:
-        """The state before the first step on one training set."""
-        self.x.copy_(train.x)
-        self.y.copy_(train.y)
+    def begin(self, trains: Sequence[Images], draws: _Draws) -> None:
+        """The state before the first step on as many training sets as train as one."""
+        torch.cat([train.x for train in trains], out=self.x)
+        torch.cat([train.y for train in trains], out=self.y)
         self.theta.copy_(draws.start)
         self._refresh()
         for name in ("order", "flip", "shift"):
@@ -365,6 +376,13 @@ class _Trainer:
         norm: Tensor = torch.linalg.vector_norm(rows.view(self.lanes, -1), dim=1)
         factor = (clip / (norm + 1e-6)).clamp_max(1.0)
         return factor if self.lanes == 1 else factor.index_select(0, self.owners)
+
+    def trained(self, k: int) -> Params:
+        """The parameters of the lanes of one training set, by its place among those that train as one."""
+        if self.sets == 1:
+            return self.params
+        sizes = {name: len(p) // self.sets for name, p in self.params.items()}
+        return {name: p[k * sizes[name] : (k + 1) * sizes[name]] for name, p in self.params.items()}
 
     def _refresh(self) -> None:
         """What the network sees of the parameters."""
