@@ -61,9 +61,9 @@ def _map(x, upstream, out, scale, shift, mean, factor, of_scale, of_shift, sums,
     share = tl.program_id(0)
     c = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = c < channels
-    at = tl.arange(0, shares)[:, None] * channels + c[None, :]
-    one = tl.sum(tl.load(sums + at, inside[None, :], 0.0), 0)
-    two = tl.sum(tl.load(sums + shares * channels + at, inside[None, :], 0.0), 0)
+    each = tl.arange(0, shares)[:, None] * channels + c[None, :]
+    one = tl.sum(tl.load(sums + each, inside[None, :], 0.0), 0)
+    two = tl.sum(tl.load(sums + shares * channels + each, inside[None, :], 0.0), 0)
     g = tl.load(scale + c, inside, 0.0)
     if BACK:
         m = tl.load(mean + c, inside, 0.0)
