@@ -568,13 +568,34 @@ def test_a_row_has_agreement_regrets_and_cost(judged):
     assert joined[head[-1]] == "53"  # four probes more than the copy's 51
 
 
-def test_copies_judged_on_some_cells_say_so(judged):
-    table = nas201_tables.agreement(judged)
-    by_accuracy = cells_of(table, "dm copy, published recipe, by accuracy")
-    assert by_accuracy[2].startswith("1.000")
-    assert by_accuracy[3] == "1.000 (of 5)"
-    assert cells_of(table, "dm copy, published recipe, by loss")[2].startswith("-1.000")
-    assert by_accuracy[-1] == "170"
+def test_rows_of_a_table_are_judged_on_the_same_cells(judged):
+    """Five of ten cells judged the copy: it is in the table of all rows on these five alone."""
+    whole, some = nas201_tables.agreement(judged), nas201_tables.agreement(judged, some=True)
+    assert "dm copy" not in whole
+    assert "| all 10 |" in whole
+    assert "| all 5 |" in some
+    row = cells_of(some, "dm copy, published recipe, by accuracy")
+    assert row[2:4] == ["1.000 [1.00, 1.00]", "1.000"]
+    assert row[-1] == "170"
+    base = judged[0]
+    for key in ("cells", "val", "test", "val12", "seconds", "parameters", "features"):
+        base = {**base, key: base[key][:5]}
+    short = [r | {"loss": r["loss"][:5], "judge_seconds": r["judge_seconds"] / 2} for r in judged[1:5]]
+    ours = cells_of(nas201_tables.agreement([base, *short]), "**HCDC (b)**: ")
+    assert cells_of(some, "**HCDC (b)**: ") == ours
+    assert ours[6] == "0.00"  # of ten it is 8
+
+
+def test_copies_are_shown_by_recipe_and_metric(judged):
+    better = record("dm", recipe_name="calibrated", **{"val.loss": [1, 2, 3, 5, 4], "val.score": [0.0] * 5})
+    better |= {"val.score": judged[-1]["val.score"][::-1], "seed": 2}
+    table = nas201_tables.copies([*judged, better])
+    dm = cells_of(table, "dm ")
+    assert dm[:3] == ["dm", "2", "-0.10"]
+    assert [cell.split()[0] for cell in dm[3:]] == ["1.00", "-1.00", "-1.00", "-0.90"]
+    assert cells_of(table, "random ")[1:] == ["0", "-0.12", *["not run"] * 4]
+    assert cells_of(table, "**HCDC (b)**")[2:] == ["0.74", "", "", "", "1.00 [1.00, 1.00]"]
+    assert cells_of(table, "12 epochs")[-1].startswith("-1.00")
 
 
 def test_cells_that_judged_nothing_are_left_out(judged):
@@ -589,7 +610,6 @@ def test_cells_that_judged_nothing_are_left_out(judged):
     head = [cell.strip() for cell in whole.splitlines()[0].split("|")[1:-1]]
     ours = dict(zip(head, cells_of(whole, "**HCDC (b)**: ")))
     assert ours["regret of the pick, points"] == "0.00"  # of ten it is 8
-    assert cells_of(whole, "dm copy, published recipe, by accuracy")[3] == "1.000 (of 5)"
 
 
 def test_records_with_other_judging_cells_are_refused(judged):

@@ -2,19 +2,21 @@
 
     python -m hcdc.experiments.nas201_tables records/nas201-cifar10.jsonl docs/results.md README.md
 
-A table is written between ``<!-- nas201-cifar10 -->`` and its end (``nas201-cifar10-short``: fewer columns);
-``--figures FOLDER`` draws one draw of 100 cells in the order of each row.
+A table is written between ``<!-- nas201-cifar10 -->`` and its end. ``nas201-cifar10-short`` has fewer
+columns, ``nas201-cifar10-some`` every row on the cells that judged all of them, ``nas201-cifar10-copies`` the
+copies of other methods by recipe and metric. ``--figures FOLDER`` draws one draw of 100 cells in the order of
+each row.
 
-All rows are judged on the same draws of 100 of the judging cells; copies that were judged on the first cells
-alone, on draws of these. What costs nothing beyond the probes (regressions on them, the best of them) is made
-here from what the records say.
+All rows of a table are judged on the same draws of 100 cells. What costs nothing beyond the probes
+(regressions on them, the best of them) is made here from what the records say.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,14 @@ SHARED = {
     "real-val": "same S_train, real validation images (2,000 at most), by loss",
     "random-val": "random copy, 200 random validation images, by loss",
 }
+METRICS = {"published": "score", "calibrated": "loss"}
+"""What each recipe ranks by; the other metric is in the table of copies."""
+PAPER = {
+    "random": -0.12, "kcenter": 0.19, "herding": -0.05, "dc": -0.21, "dsa": -0.33, "dm": -0.10, "kip": -0.27,
+    "tm": -0.07,
+}  # fmt: skip
+"""Spearman's correlations of HCDC's paper, 100 cells of CIFAR-10."""
+WORDS = {"score": "accuracy", "loss": "loss"}
 BOTH = "**HCDC (b)** and the ridge on operations, equal weights"
 RIDGE = "ridge on operation counts and parameters, 20 probes"
 
@@ -101,9 +111,9 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]
         if r["label"] in SHARED:
             add(SHARED[r["label"]] + by, -np.asarray(r["loss"]), search)
         elif r["label"] not in LEARNED:
-            name = f"{r['label']} copy, {r['recipe_name']} recipe, by"
-            add(f"{name} accuracy", np.asarray(r["val.score"]), search)
-            add(f"{name} loss", -np.asarray(r["val.loss"]), search)
+            metric = METRICS[r["recipe_name"]]
+            name = f"{r['label']} copy, {r['recipe_name']} recipe, by {WORDS[metric]}"
+            add(name, _scores(r, metric), search)
         else:
             best = max(range(len(r["probes"])), key=lambda i: r["probe_scores"][i])
             known = (r["probe_scores"][best], r["probe_tests"][best])
@@ -135,6 +145,11 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]
                 )
             add(BOTH + by, standard(plain) + standard(proxy), search, full, known)
     return base, rows
+
+
+def _scores(r: Record, metric: str) -> Array:
+    """What a copy says of cells, higher is better."""
+    return np.asarray(r["val.score"]) if metric == "score" else -np.asarray(r["val.loss"])
 
 
 def _losses(r: Record) -> list[float]:
@@ -182,14 +197,29 @@ def figures(truth: Array, test: Array, ranking: Ranking) -> dict[str, Array]:
     return {name: np.asarray(values) for name, values in found.items()}
 
 
-def agreement(found: Sequence[Record], short: bool = False) -> str:
+def on_same_cells(
+    base: Record, rows: dict[str, list[Ranking]], all_rows: bool
+) -> tuple[Record, dict[str, list[Ranking]]]:
+    """Rows that were judged on all cells; or all rows, on the first cells that judged every one of them."""
+    count = {name: min(len(one.scores) for one in ranked) for name, ranked in rows.items()}
+    cells = min(count.values()) if all_rows else max(count.values())
+    cut = {
+        name: [replace(one, scores=one.scores[:cells]) for one in ranked]
+        for name, ranked in rows.items()
+        if count[name] >= cells
+    }
+    return {key: value[:cells] if isinstance(value, list) else value for key, value in base.items()}, cut
+
+
+def agreement(found: Sequence[Record], short: bool = False, some: bool = False) -> str:
     """One row a method: rank agreement, top 30, regret of the pick alone and after promotion, cost.
 
     Args:
         found: The records of one benchmark.
         short: Agreement, regrets and cost alone.
+        some: All rows, on the cells that judged them all; else those that all cells judged.
     """
-    base, rows = rankings(found)
+    base, rows = on_same_cells(*rankings(found), some)
     truth, test = np.asarray(base["val"]), np.asarray(base["test"])
     ours = rows.get(LEARNED["hcdc-probes"], [])
     lines = []
@@ -198,13 +228,12 @@ def agreement(found: Sequence[Record], short: bool = False) -> str:
         joined = {k: np.concatenate([e[k] for e in each]) for k in each[0]}
         mean = {k: float(v.mean()) for k, v in joined.items()}
         low, high = np.quantile(joined["spearman"], [0.05, 0.95])
-        cells = {len(one.scores) for one in ranked}
-        whole = [spearman(truth[: len(one.scores)], one.scores) for one in ranked]
+        whole = [spearman(truth, one.scores) for one in ranked]
         line = [
             name,
             f"{len(ranked)}",
             f"{mean['spearman']:.3f} [{low:.2f}, {high:.2f}]",
-            f"{float(np.mean(whole)):.3f}" + (f" (of {min(cells)})" if min(cells) < len(truth) else ""),
+            f"{float(np.mean(whole)):.3f}",
             "" if name == LEARNED["hcdc-probes"] else _gain(ours, ranked, truth),
             f"{mean['top']:.2f}",
             f"{mean['regret']:.2f}",
@@ -238,6 +267,39 @@ def agreement(found: Sequence[Record], short: bool = False) -> str:
     return table_text([head[k] for k in columns], [[line[k] for k in columns] for line in text])
 
 
+def copies(found: Sequence[Record]) -> str:
+    """Copies of other methods: Spearman's correlation by recipe and metric, the paper's beside it.
+
+    Other rankings are there for the same cells, the first ones.
+    """
+    base, rows = on_same_cells(*rankings(found), all_rows=True)
+    truth, test = np.asarray(base["val"]), np.asarray(base["test"])
+    mine = [r for r in found if r["label"] in PAPER]
+
+    def cell(scores: Sequence[Array]) -> str:
+        if not scores:
+            return "not run"
+        each = [figures(truth, test, Ranking(one[: len(truth)], 0.0))["spearman"] for one in scores]
+        low, high = np.quantile(np.concatenate(each), [0.05, 0.95])
+        return f"{float(np.mean(each)):.2f} [{low:.2f}, {high:.2f}]"
+
+    kinds = [(recipe, metric) for recipe in METRICS for metric in WORDS]
+    lines = []
+    for method, published in PAPER.items():
+        own = [r for r in mine if r["label"] == method]
+        by = [[_scores(r, m) for r in own if r["recipe_name"] == recipe] for recipe, m in kinds]
+        seeds = str(len({r["seed"] for r in own}))
+        lines.append([method, seeds, f"{published:.2f}", *(cell(scores) for scores in by)])
+    others = (LEARNED["hcdc-probes"], LEARNED["hcdc-weighted"], SHARED["real-val"], RIDGE)
+    for name in (*others, "number of parameters", "12 epochs on the full data (table)"):
+        if name in rows:
+            shown = cell([one.scores for one in rows[name]])
+            lines.append([name, "", "0.74" if name == others[0] else "", "", "", "", shown])
+    head = ["copy", "condensations", "the paper's"]
+    head += [f"{recipe} recipe, {WORDS[metric]}" for recipe, metric in kinds]
+    return table_text([*head[:-1], f"{head[-1]}, or as it says"], lines)
+
+
 def _hours(base: Record, seconds: Sequence[float]) -> str:
     """Mean hours; the table's clock is that of CIFAR-10 alone."""
     known = base["dataset"] == "cifar10" or not any(seconds)
@@ -257,8 +319,8 @@ def figure(found: Sequence[Record], path: str | Path) -> Path:
 
     It is the draw in which HCDC's correlation is the median of its draws.
     """
-    base, rows = rankings(found)
-    whole = {name: ranked[0] for name, ranked in rows.items() if len(ranked[0].scores) == len(base["val"])}
+    base, rows = on_same_cells(*rankings(found), all_rows=False)
+    whole = {name: ranked[0] for name, ranked in rows.items()}
     first = next((one for name, one in whole.items() if name.startswith(LEARNED["hcdc-probes"])), None)
     if first is None:
         raise InputError("the figure shows HCDC (b) beside the others, and the records have no run of it")
@@ -284,8 +346,7 @@ def _gain(ours: Sequence[Ranking], theirs: Sequence[Ranking], truth: Array) -> s
     differences: list[float] = []
     for k, mine in enumerate(ours):
         for other in (theirs[k],) if len(theirs) == len(ours) else theirs:
-            cells = min(len(mine.scores), len(other.scores))
-            for some in draws(cells):
+            for some in draws(len(truth)):
                 values = [spearman(truth[some], one.scores[some]) for one in (mine, other)]
                 differences.append(values[0] - values[1])
     low, high = np.quantile(differences, [0.05, 0.95])
@@ -296,11 +357,18 @@ def written(text: str, found: Sequence[Record]) -> str:
     """A document with its tables."""
     for benchmark in ("cifar10", "cifar100"):
         mine = [r for r in found if r["dataset"] == benchmark]
-        for name in (f"nas201-{benchmark}", f"nas201-{benchmark}-short"):
+        tables: dict[str, Callable[[Sequence[Record]], str]] = {
+            "": agreement,
+            "-short": partial(agreement, short=True),
+            "-some": partial(agreement, some=True),
+            "-copies": copies,
+        }
+        for kind, made in tables.items():
+            name = f"nas201-{benchmark}{kind}"
             start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
             if start in text and mine:
                 before, _, rest = text.partition(start)
-                table = agreement(mine, short=name.endswith("short"))
+                table = made(mine)
                 text = f"{before}{start}{table}\n{end}{rest.partition(end)[2]}"
     return text
 
