@@ -256,10 +256,8 @@ def test_a_kept_set_is_the_copy_that_nas201_would_make(method, options, every, i
     assert kept.record["environment"]["torch"]
     with pytest.raises(pytest.fail.Exception, match="made again"):
         other.made(method, 5, folder)
-    other.val_size = 9
     with pytest.raises(pytest.fail.Exception, match="made again"):
-        other.made(method, 4, folder)
-    other.val_size = 6
+        other.made(method, 4, folder, (15, 9))
     if options:
         other.options[method] = {**options, next(iter(options)): 3}
         with pytest.raises(pytest.fail.Exception, match="made again"):

@@ -20,7 +20,7 @@ from hcdc.core.seeds import derive, numpy_stream
 from hcdc.datasets import CondensedDataset
 from hcdc.datasets._images import Images
 from hcdc.experiments import nas201, nas201_tables
-from hcdc.experiments.nas201 import Protocol, companion_cells, judging_cells, probe_cells
+from hcdc.experiments.nas201 import Protocol, companion_cells, judging_cells, probe_cells, split_within
 from hcdc.spaces import NASBench201
 
 
@@ -149,7 +149,7 @@ def judging(protocol, monkeypatch):
     found, judge = [], protocol.judge
 
     def watched(trains, parts, *rest):
-        found.append((trains[0], dict(parts)))
+        found.append((trains[0], dict(parts[0])))
         return judge(trains, parts, *rest)
 
     monkeypatch.setattr(protocol, "judge", watched)
@@ -502,7 +502,8 @@ def test_bad_settings_are_refused_before_the_work(given, words, command, tmp_pat
 
 
 def record(label, **found):
-    return {"dataset": "cifar10", "label": label, "seed": 1, "judge_seconds": 5.0, **found}
+    shared = {"dataset": "cifar10", "train_size": 500, "val_size": 200, "seed": 1, "judge_seconds": 5.0}
+    return {**shared, "label": label, **found}
 
 
 @pytest.fixture
@@ -584,6 +585,20 @@ def test_rows_of_a_table_are_judged_on_the_same_cells(judged):
     ours = cells_of(nas201_tables.agreement([base, *short]), "**HCDC (b)**: ")
     assert cells_of(some, "**HCDC (b)**: ") == ours
     assert ours[6] == "0.00"  # of ten it is 8
+
+
+def test_the_papers_split_has_a_table_of_its_own(judged):
+    """Its rows say how many validation images they have, and are in no other table."""
+    worse = [{**r, "train_size": 400, "val_size": 100} for r in judged]
+    worse[3] = {**worse[3], "loss": worse[3]["loss"][::-1]}
+    text = "".join(f"<!-- {n} -->\nold\n<!-- /{n} -->\n" for n in ("nas201-cifar10", "nas201-cifar10-total"))
+    first, second = nas201_tables.written(text, [*judged, *worse]).split("<!-- /nas201-cifar10 -->")
+    assert nas201_tables.agreement(judged) in first
+    assert nas201_tables.agreement(worse, some=True) in second
+    assert cells_of(second, "**HCDC (b)**: 100 images learned")[2].startswith("-1.000")
+    assert cells_of(second, "random copy, 100 random validation images")
+    assert cells_of(second, "**HCDC (b)**: 100")[4] == ""
+    assert cells_of(second, "number of parameters")[4].startswith("-2.000")
 
 
 def test_copies_are_shown_by_recipe_and_metric(judged):
@@ -709,3 +724,45 @@ def test_records_of_other_protocols_are_passed_over(judged, tmp_path, monkeypatc
     table = nas201_tables.agreement(judged)
     expected = f"<!-- nas201-cifar10 -->\n{table}\n<!-- /nas201-cifar10 -->\nthe end\n"
     assert document.read_text() == expected
+
+
+# --- 50 images a class in all -----------------------------------------------------------------------------
+
+
+def test_a_set_is_split_within_its_classes():
+    y = torch.tensor([2, 0, 1, 1, 2, 0, 0, 1, 2, 2, 1, 0])
+    whole = Images(torch.arange(12.0).view(12, 1, 1, 1), y)
+    train, val = split_within(whole, 3, seed=4)
+    assert train.y.bincount().tolist() == [3, 3, 3]
+    assert val.y.bincount().tolist() == [1, 1, 1]
+    seen = torch.cat([train.x, val.x]).flatten().long()
+    assert sorted(seen.tolist()) == list(range(12))
+    assert torch.equal(torch.cat([train.y, val.y]), y[seen])
+    assert torch.equal(split_within(whole, 3, seed=4)[1].x, val.x)
+    assert any(not torch.equal(split_within(whole, 3, seed=k)[1].x, val.x) for k in range(3))
+
+
+def test_a_total_is_split_as_the_original_is(tmp_path, monkeypatch):
+    """Copies of 5 a class hold one for validation, of their own; HCDC has 4 and 1."""
+    monkeypatch.setattr(nas201, "NASBench201Table", Table)
+    made = Protocol("digits", "none.csv", "cifar10", 5, 2, 6, 3, tmp_path / "out.jsonl", "cpu", total=True)
+    classes = made.task.num_classes
+    assert (made.train_size, made.val_size, made.copied) == (4 * classes, classes, (5 * classes, 2 * classes))
+    seen = []
+
+    def judge(trains, parts, recipe, cells):
+        seen.append((trains, parts))
+        return [{"val.loss": [0.0], "val.score": [0.0]} for _ in trains], 1.0
+
+    monkeypatch.setattr(made, "judge", judge)
+    made.copies(["random", "random"], 0, ["calibrated"])
+    ((trains, parts),) = seen
+    for train, own in zip(trains, parts):
+        assert (len(train), len(own["val"])) == (4 * classes, classes)
+        assert own["real"] is made.real
+        apart = torch.cdist(train.x.flatten(1), own["val"].x.flatten(1))
+        assert float(apart.min()) > 0  # of the same copy, and not the same images
+    (found,) = {(r["train_size"], r["val_size"]) for r in records.read(tmp_path / "out.jsonl")}
+    assert found == (4 * classes, classes)
+    with pytest.raises(InputError, match="at least 2 are needed"):
+        Protocol("digits", "none.csv", "cifar10", 1, 2, 6, 3, tmp_path / "none", "cpu", total=True)

@@ -8,6 +8,10 @@ judge nothing; probes and companions come from the cells after the judges. Probe
 accuracy, never test accuracy. The real validation set is a seeded draw of 2,000 of its images. Copies may be
 judged on the first of the judging cells alone.
 
+``--total`` is the paper's way to count: ``--per-class`` images in all, split as the original is into training
+and validation images; copies of other methods are split themselves, so that their validation images are
+condensed ones.
+
     python -m hcdc.experiments.nas201 --dataset cifar10 --table T.csv.gz --rows hcdc --seeds 100 --out F.jsonl
 """
 
@@ -98,6 +102,17 @@ def packed(parts: dict[str, Images]) -> dict[str, Tensor]:
     return {f"{name}/{key}": v for name, some in fields.items() for key, v in some.items() if v is not None}
 
 
+def split_within(images: Images, val_size: int, seed: int) -> tuple[Images, Images]:
+    """A set's own training and validation images, both with equally many a class."""
+    order = torch.randperm(len(images), generator=stream(seed, "nas201-split"))
+    y = images.y.cpu()
+    members = [order[y[order] == label] for label in range(int(y.max()) + 1)]
+    share = val_size // len(members)
+    parts = ([m[share:] for m in members], [m[:share] for m in members])
+    first, second = (torch.cat(some).to(images.y.device) for some in parts)
+    return Images(images.x[first], images.y[first]), Images(images.x[second], images.y[second])
+
+
 def keep_copy(folder: Path, made: CondensedDataset, file: str) -> None:
     """Put a copy where `Protocol.made` finds it, with its record beside it."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -128,6 +143,7 @@ class Protocol:
         judges: Number of judging cells.
         some: How many of them judge copies of other methods.
         out: The record file.
+        total: ``per_class`` counts training and validation images together.
     """
 
     def __init__(
@@ -141,6 +157,7 @@ class Protocol:
         some: int,
         out: str | Path,
         device: str,
+        total: bool = False,
     ):
         images = data(dataset)
         self.task = ImageTask(images).to(device)  # type: ignore[arg-type]
@@ -152,7 +169,15 @@ class Protocol:
         picked = torch.randperm(len(self.task.val), generator=stream(0, "nas201-real"))[:REAL].sort().values
         self.real = self.task.chosen("val", picked)
         classes = self.task.num_classes
-        self.train_size, self.val_size = per_class * classes, val_per_class * classes
+        self.copied = per_class * classes, val_per_class * classes  # sizes of copies of other methods
+        self.train_size, self.val_size = self.copied
+        self.total = total
+        if total:
+            share = len(self.task.val) / (len(self.task.train) + len(self.task.val))
+            held = max(1, round(per_class * share))
+            if held >= per_class:
+                raise InputError(f"--total --per-class {per_class}: at least 2 are needed to split them")
+            self.train_size, self.val_size = (per_class - held) * classes, held * classes
         made = plan(self.task, self.space, "hcdc", train_size=self.train_size, val_method="probes")
         self.calibrated = made.calibrated
         self.shared = {
@@ -183,14 +208,18 @@ class Protocol:
         )
 
     def judge(
-        self, trains: Sequence[Images], parts: dict[str, Images], recipe: Recipe, cells: Sequence[Config]
+        self,
+        trains: Sequence[Images],
+        parts: Sequence[dict[str, Images]],
+        recipe: Recipe,
+        cells: Sequence[Config],
     ) -> tuple[list[dict[str, Any]], float]:
-        """Scores of judging cells on every part, by training set, and the seconds that each set took."""
+        """Scores of judging cells on every part of each training set, and the seconds that a set took."""
         begun = time.perf_counter()
         results = run_on_sets(
             self.task, self.space, cells, trains, parts, recipe, 0, "judge", self.device
         )  # fmt: skip
-        names = [f"{part}.{what}" for part in parts for what in ("loss", "score")]
+        names = [f"{part}.{what}" for part in parts[0] for what in ("loss", "score")]
         tables = [{name: [round(r.values[name], 5) for r in own] for name in names} for own in results]
         return tables, (time.perf_counter() - begun) / len(trains)
 
@@ -213,7 +242,7 @@ class Protocol:
         for mode in modes:
             if mode not in MODES:
                 raise unknown_name("--modes", mode, MODES)
-        made = self.made(train_method, seed, keep)
+        made = self.made(train_method, seed, keep, (self.train_size, self.val_size))
         settings = {"draws": list(draws), "modes": list(modes), "probing": self.probing.settings()}
         store = self.store(keep, f"hcdc-{train_method}-{seed}", settings)
         if (saved := store.load()) is not None:
@@ -227,7 +256,7 @@ class Protocol:
         parts["real"] = self.real
         notes["real"] = notes["random"]
         judged = self.cells if whole else self.cells[: self.some]
-        (table,), seconds = self.judge([made.train], parts, self.calibrated, judged)  # type: ignore[list-item]
+        (table,), seconds = self.judge([made.train], [parts], self.calibrated, judged)  # type: ignore[list-item]
         for part in parts:
             label, _, draw = part.partition("-")
             named = {what: table[f"{part}.{what}"] for what in ("loss", "score")}
@@ -358,19 +387,26 @@ class Protocol:
             found.setdefault(part, {})[what] = tensor.to(self.device)
         return {part: Images(**fields) for part, fields in found.items()}
 
-    def arguments(self, method: str, seed: int) -> dict[str, Any]:
+    def arguments(self, method: str, seed: int, sizes: tuple[int, int] | None = None) -> dict[str, Any]:
         options = self.options.get(method, {})
-        return copy_arguments(self.task, method, seed, self.train_size, self.val_size, options)
+        return copy_arguments(self.task, method, seed, *(sizes or self.copied), options)
 
-    def made(self, method: str, seed: int, keep: Path | None) -> CondensedDataset:
-        """The copy, on the device; one that lies in ``keep`` is not made again."""
+    def made(
+        self, method: str, seed: int, keep: Path | None, sizes: tuple[int, int] | None = None
+    ) -> CondensedDataset:
+        """The copy, on the device; one that lies in ``keep`` is not made again.
+
+        Args:
+            sizes: Training and validation images; None is those of copies of other methods.
+        """
+        arguments = self.arguments(method, seed, sizes)
         if keep is not None:
-            file = keep / kept_name(plan(**self.arguments(method, seed)), method, seed)
+            file = keep / kept_name(plan(**arguments), method, seed)
             told = file.with_suffix(".json")
             if file.exists() and told.exists():
                 kept = CondensedDataset.load(file)
                 return dataclasses.replace(kept, record=json.loads(told.read_text())).to(self.device)
-        made = condense(**self.arguments(method, seed), device=self.device)
+        made = condense(**arguments, device=self.device)
         if keep is not None:
             keep_copy(keep, made, file.name)
         return made.to(self.device)
@@ -378,13 +414,17 @@ class Protocol:
     def copies(
         self, methods: Sequence[str], seed: int, recipes: Sequence[str], keep: Path | None = None
     ) -> None:
-        """Judge by copies of other methods: each one's S_train, the same random validation images."""
+        """Judge by copies of other methods: each one's S_train and the same random validation images or, of
+        a total, validation images of its own."""
         for name in recipes:
             if name not in RECIPES:
                 raise unknown_name("--recipes", name, RECIPES)
         made = [self.made(method, seed, keep) for method in methods]
-        parts: dict[str, Any] = {"val": made[0].val, "real": self.real}
-        trains: list[Any] = [copy.train for copy in made]
+        pairs: list[Any] = [(copy.train, made[0].val) for copy in made]
+        if self.total:
+            pairs = [split_within(train, self.val_size, seed) for train, _ in pairs]
+        trains = [train for train, _ in pairs]
+        parts = [{"val": val, "real": self.real} for _, val in pairs]
         for name in recipes:
             recipe = PUBLISHED if name == "published" else self.calibrated
             tables, seconds = self.judge(trains, parts, recipe, self.cells[: self.some])
@@ -417,13 +457,14 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], help="METHOD.SETTING=NUMBER")
     parser.add_argument("--per-class", type=int, default=50)
     parser.add_argument("--val-per-class", type=int, default=20)
+    parser.add_argument("--total", action="store_true", help="--per-class counts S_train and S_val together")
     parser.add_argument("--out", required=True)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     protocol = Protocol(
         given.dataset, given.table, given.benchmark, given.per_class, given.val_per_class, given.judges,
-        given.some, given.out, given.device,
+        given.some, given.out, given.device, given.total,
     )  # fmt: skip
     for each in given.set:
         name, _, value = each.partition("=")

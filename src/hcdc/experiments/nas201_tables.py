@@ -4,8 +4,8 @@
 
 A table is written between ``<!-- nas201-cifar10 -->`` and its end. ``nas201-cifar10-short`` has fewer
 columns, ``nas201-cifar10-some`` every row on the cells that judged all of them, ``nas201-cifar10-copies`` the
-copies of other methods by recipe and metric. ``--figures FOLDER`` draws one draw of 100 cells in the order of
-each row.
+copies of other methods by recipe and metric, ``nas201-cifar10-total`` every row of the paper's split, with 50
+images a class in all. ``--figures FOLDER`` draws one draw of 100 cells in the order of each row.
 
 All rows of a table are judged on the same draws of 100 cells. What costs nothing beyond the probes
 (regressions on them, the best of them) is made here from what the records say.
@@ -48,6 +48,7 @@ SHARED = {
     "real-val": "same S_train, real validation images (2,000 at most), by loss",
     "random-val": "random copy, 200 random validation images, by loss",
 }
+TOTAL = {"cifar10": 500, "cifar100": 5000}
 METRICS = {"published": "score", "calibrated": "loss"}
 """What each recipe ranks by; the other metric is in the table of copies."""
 PAPER = {
@@ -109,7 +110,7 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]
         made = r.get("train_method", "random")
         by = "" if made == "random" else f" (S_train by {made})"
         if r["label"] in SHARED:
-            add(SHARED[r["label"]] + by, -np.asarray(r["loss"]), search)
+            add(_sized(SHARED[r["label"]], r) + by, -np.asarray(r["loss"]), search)
         elif r["label"] not in LEARNED:
             metric = METRICS[r["recipe_name"]]
             name = f"{r['label']} copy, {r['recipe_name']} recipe, by {WORDS[metric]}"
@@ -118,7 +119,7 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]
             best = max(range(len(r["probes"])), key=lambda i: r["probe_scores"][i])
             known = (r["probe_scores"][best], r["probe_tests"][best])
             proxy = -np.asarray(r["loss"])
-            add(LEARNED[r["label"]] + by, proxy, search, r["probe_seconds"], known)
+            add(_sized(LEARNED[r["label"]], r) + by, proxy, search, r["probe_seconds"], known)
             if r["label"] != "hcdc-probes":
                 continue
             at = np.asarray([NASBench201().features({"cell": cell}) for cell in r["probes"]])
@@ -145,6 +146,16 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]
                 )
             add(BOTH + by, standard(plain) + standard(proxy), search, full, known)
     return base, rows
+
+
+def _sized(name: str, r: Record) -> str:
+    """A row's name with the number of validation images."""
+    return name.replace("200", f"{r['val_size']:,}")
+
+
+def of_total(r: Record) -> bool:
+    """Whether a record is of the paper's split, 50 images a class in all."""
+    return int(r["train_size"] + r["val_size"]) == TOTAL[r["dataset"]]
 
 
 def _scores(r: Record, metric: str) -> Array:
@@ -221,7 +232,8 @@ def agreement(found: Sequence[Record], short: bool = False, some: bool = False) 
     """
     base, rows = on_same_cells(*rankings(found), some)
     truth, test = np.asarray(base["val"]), np.asarray(base["test"])
-    ours = rows.get(LEARNED["hcdc-probes"], [])
+    mine = _sized(LEARNED["hcdc-probes"], base)
+    ours = rows.get(mine, [])
     lines = []
     for name, ranked in rows.items():
         each = [figures(truth, test, one) for one in ranked]
@@ -234,7 +246,7 @@ def agreement(found: Sequence[Record], short: bool = False, some: bool = False) 
             f"{len(ranked)}",
             f"{mean['spearman']:.3f} [{low:.2f}, {high:.2f}]",
             f"{float(np.mean(whole)):.3f}",
-            "" if name == LEARNED["hcdc-probes"] else _gain(ours, ranked, truth),
+            "" if name == mine else _gain(ours, ranked, truth),
             f"{mean['top']:.2f}",
             f"{mean['regret']:.2f}",
             f"{mean['promoted']:.2f}",
@@ -356,14 +368,15 @@ def _gain(ours: Sequence[Ranking], theirs: Sequence[Ranking], truth: Array) -> s
 def written(text: str, found: Sequence[Record]) -> str:
     """A document with its tables."""
     for benchmark in ("cifar10", "cifar100"):
-        mine = [r for r in found if r["dataset"] == benchmark]
         tables: dict[str, Callable[[Sequence[Record]], str]] = {
             "": agreement,
             "-short": partial(agreement, short=True),
             "-some": partial(agreement, some=True),
             "-copies": copies,
+            "-total": partial(agreement, some=True),
         }
         for kind, made in tables.items():
+            mine = [r for r in found if r["dataset"] == benchmark and of_total(r) == (kind == "-total")]
             name = f"nas201-{benchmark}{kind}"
             start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
             if start in text and mine:
@@ -386,7 +399,7 @@ def main() -> None:
             write_atomic(file, written(Path(file).read_text(), found))
     if given.figures is not None:
         for benchmark in sorted({r["dataset"] for r in found}):
-            mine = [r for r in found if r["dataset"] == benchmark]
+            mine = [r for r in found if r["dataset"] == benchmark and not of_total(r)]
             figure(mine, given.figures / f"nas201-{benchmark}.png")
 
 

@@ -107,7 +107,7 @@ def run_on_sets(
     space: Space,
     configs: Sequence[Config],
     trains: Sequence[Images],
-    parts: dict[str, Images],
+    parts: dict[str, Images] | Sequence[dict[str, Images]],
     recipe: Recipe,
     seed: int,
     role: str,
@@ -118,8 +118,10 @@ def run_on_sets(
     network: results by training set and candidate. A part's share of seconds is not measured apart.
 
     Args:
+        parts: What networks are scored on, or one of these for each training set.
         on_batch: Called with each finished batch of the first training set.
     """
+    own = [parts] * len(trains) if isinstance(parts, dict) else list(parts)
     results: list[list[Result]] = [[] for _ in trains]
     references = [statistics_of(task, train, recipe) for train in trains]
     at_once = 64 if torch.device(device).type == "cuda" else 2 * torch.get_num_threads()
@@ -132,7 +134,7 @@ def run_on_sets(
             network: int, k: int, repeats: range, params: Params, networks: Any = networks
         ) -> torch.Tensor:
             many = side_by_side(networks[network], len(repeats))
-            found = [_score(many, params, task, part, references[k]) for part in parts.values()]
+            found = [_score(many, params, task, part, references[k]) for part in own[k].values()]
             return torch.stack(found, 1)
 
         begun = time.perf_counter()
@@ -142,7 +144,7 @@ def run_on_sets(
         share = (time.perf_counter() - begun) / len(batch) / len(trains)
         for k, done in enumerate(results):
             for config, sets in zip(batch, found):
-                done.append(_result(config, torch.cat(sets[k]), parts, recipe, share))
+                done.append(_result(config, torch.cat(sets[k]), own[k], recipe, share))
         if on_batch is not None:
             on_batch(list(zip(batch, results[0][start:])))
     return results
