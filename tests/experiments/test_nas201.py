@@ -322,7 +322,8 @@ def test_without_companions_there_are_probes_alone(protocol):
 
 
 def test_copies_are_judged_on_some_cells_by_both_recipes(protocol, monkeypatch):
-    monkeypatch.setattr(nas201, "PUBLISHED", dataclasses.replace(nas201.PUBLISHED, steps=3, batch=10))
+    short = dataclasses.replace(nas201.published_recipe(20), steps=3, batch=10)
+    monkeypatch.setattr(nas201, "published_recipe", lambda size: short)
     protocol.copies(["herding"], 1, ["calibrated", "published"])
     protocol.hcdc(8, "random", range(1), ["weighted"], whole=False)
     found = list(records.read(protocol.out))
@@ -587,9 +588,30 @@ def test_rows_of_a_table_are_judged_on_the_same_cells(judged):
     assert ours[6] == "0.00"  # of ten it is 8
 
 
+def test_a_run_on_fewer_cells_leaves_the_others_in_the_table(judged, tmp_path):
+    """Another condensation was judged on five cells: it is in the table of all rows alone."""
+    table = nas201_tables.agreement(judged)
+    short = [{**r, "seed": 2, "loss": r["loss"][:5]} for r in judged[1:5]]
+    assert nas201_tables.agreement([*judged, *short]) == table
+    assert cells_of(nas201_tables.agreement([*judged, *short], some=True), "**HCDC (b)**: ")[1] == "2"
+    assert nas201_tables.figure([*judged, *short], tmp_path / "drawn.png").exists()
+
+
+def test_copies_of_other_sizes_are_not_mixed(judged, tmp_path):
+    other = [{**r, "val_size": 100} for r in judged]
+    with pytest.raises(InputError, match=r"more than one size: \[\(500, 100\), \(500, 200\)\]"):
+        nas201_tables.agreement([*judged, *other])
+    assert cells_of(nas201_tables.copies(other), "**HCDC (b)**: 100 images")
+    assert nas201_tables.figure(other, tmp_path / "drawn.png").exists()
+
+
+def test_the_published_recipe_is_50_epochs():
+    assert [nas201.published_recipe(size).steps for size in (500, 400, 5000)] == [400, 350, 3950]
+
+
 def test_the_papers_split_has_a_table_of_its_own(judged):
     """Its rows say how many validation images they have, and are in no other table."""
-    worse = [{**r, "train_size": 400, "val_size": 100} for r in judged]
+    worse = [{**r, "train_size": 400, "val_size": 100, "total": True} for r in judged]
     worse[3] = {**worse[3], "loss": worse[3]["loss"][::-1]}
     text = "".join(f"<!-- {n} -->\nold\n<!-- /{n} -->\n" for n in ("nas201-cifar10", "nas201-cifar10-total"))
     first, second = nas201_tables.written(text, [*judged, *worse]).split("<!-- /nas201-cifar10 -->")
@@ -751,18 +773,20 @@ def test_a_total_is_split_as_the_original_is(tmp_path, monkeypatch):
     seen = []
 
     def judge(trains, parts, recipe, cells):
-        seen.append((trains, parts))
+        seen.append((trains, parts, recipe))
         return [{"val.loss": [0.0], "val.score": [0.0]} for _ in trains], 1.0
 
     monkeypatch.setattr(made, "judge", judge)
-    made.copies(["random", "random"], 0, ["calibrated"])
-    ((trains, parts),) = seen
-    for train, own in zip(trains, parts):
+    made.options = {"herding": {"steps": 5, "hidden": 4}}
+    made.copies(["random", "herding"], 0, ["calibrated", "published"])
+    assert [recipe.steps for _, _, recipe in seen] == [made.calibrated.steps, 50]
+    for method, train, own in zip(("random", "herding"), *seen[0][:2]):
         assert (len(train), len(own["val"])) == (4 * classes, classes)
         assert own["real"] is made.real
-        apart = torch.cdist(train.x.flatten(1), own["val"].x.flatten(1))
-        assert float(apart.min()) > 0  # of the same copy, and not the same images
-    (found,) = {(r["train_size"], r["val_size"]) for r in records.read(tmp_path / "out.jsonl")}
-    assert found == (4 * classes, classes)
+        copy = made.made(method, 0, None).train.x.flatten(1)
+        both = torch.cat([train.x, own["val"].x]).flatten(1)
+        assert sorted(torch.cdist(copy, both).argmin(0).tolist()) == list(range(5 * classes))
+    (found,) = {(r["train_size"], r["val_size"], r["total"]) for r in records.read(tmp_path / "out.jsonl")}
+    assert found == (4 * classes, classes, True)
     with pytest.raises(InputError, match="at least 2 are needed"):
         Protocol("digits", "none.csv", "cifar10", 1, 2, 6, 3, tmp_path / "none", "cpu", total=True)

@@ -368,6 +368,7 @@ def as_cuda(monkeypatch):
     def made():
         with monkeypatch.context() as patch:
             patch.setattr(Tensor, "is_cuda", True)
+            patch.setattr(_cells, "_norm_cuda", lambda: None)  # Triton cannot run here
             yield
 
     return made
@@ -538,6 +539,44 @@ def test_large_images_are_pooled_by_torch(as_cuda, forms):
         assert torch.equal(pool_3x3(x, fused=True), expected)
     assert forms["matrix"] == []
     assert forms["avg_pool"] == [3]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scales", "layout", "fused", "first", "taken"),
+    [
+        (torch.bfloat16, torch.float32, torch.channels_last, True, 0, True),
+        (torch.float32, torch.float32, torch.channels_last, True, 0, True),
+        (torch.float64, torch.float64, torch.channels_last, True, 0, False),
+        (torch.float32, torch.float64, torch.channels_last, True, 0, False),
+        (torch.float32, torch.float32, torch.contiguous_format, True, 0, False),
+        (torch.float32, torch.float32, torch.channels_last, False, 0, False),
+        (torch.float32, torch.float32, torch.channels_last, True, 2, False),
+    ],
+)
+def test_triton_gets_what_it_computes_right(dtype, scales, layout, fused, first, taken, as_cuda, monkeypatch):
+    """Fused BatchNorm of channels_last images in bfloat16 or float32, on CUDA where Triton works."""
+    x = torch.randn(4, 3, 5, 6, dtype=dtype).contiguous(memory_format=layout)
+    scale, shift = torch.rand(3, dtype=scales), torch.rand(3, dtype=scales)
+    calls = []
+
+    class Kernels:
+        @staticmethod
+        def batch_norm(*given):
+            calls.append(given)
+            return x
+
+    with as_cuda():
+        monkeypatch.setattr(_cells, "_norm_cuda", lambda: Kernels)
+        if (dtype, scales) == (torch.float32, torch.float64):
+            assert not _cells._by_triton(x, scale)
+            return
+        _cells.batch_norm(x, scale, shift, fused, first)
+        assert calls == ([(x, scale, shift)] if taken else [])
+        calls.clear()
+        _cells.batch_norm(x, None, None, fused, first)
+        assert not calls
+    _cells.batch_norm(x, scale, shift, fused, first)  # not on CUDA
+    assert not calls
 
 
 def test_a_pools_matrix_has_the_type_of_the_images(as_cuda):

@@ -367,6 +367,16 @@ def test_every_training_set_has_statistics_of_its_own(task, cells, made):
     assert abs(found[0][0].values["val.loss"] - found[1][0].values["val.loss"]) > 1e-3
 
 
+def test_training_sets_may_have_parts_of_their_own(task, cells, made):
+    trains, vals = [made[0], task.sample("train", 20, 1)], [task.sample("val", 10, seed) for seed in (0, 1)]
+    own = [{"val": val} for val in vals]
+    found = run_on_sets(task, SPACE, cells, trains, own, RECIPE, 3, "probe", "cpu")
+    for k, train in enumerate(trains):
+        for j, part in enumerate(own):
+            alone = run_candidates(task, SPACE, cells, train, part, RECIPE, 3, "probe", "cpu")
+            assert ([r.values for r in found[k]] == [r.values for r in alone]) == (j == k)
+
+
 def test_a_network_for_all_candidates_has_no_such_statistics(task, cells, made):
     """ConvNet-3 normalises every image by itself."""
     plain = ImageTask(task.data, "convnet")

@@ -21,6 +21,7 @@ import argparse
 import dataclasses
 import json
 import logging
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,9 +60,6 @@ are drawn, real validation images."""
 RECIPES = ("calibrated", "published")
 MODES = ("probes", "weighted", "aligned", "both")
 """HCDC's validation sets: (b), (d), (a) and (c)."""
-PUBLISHED = Recipe(
-    steps=400, lr=0.025, weight_decay=3e-4, seeds=1, optimizer="sgd", batch=64, lr_end=0.001, clip=5.0
-)
 log = logging.getLogger("hcdc")
 
 
@@ -73,6 +71,14 @@ class Unjudged(NASBench201):
 
     def candidates(self) -> list[Config]:
         return super().candidates()[TUNING + self.judges :]
+
+
+def published_recipe(train_size: int) -> Recipe:
+    """50 epochs, one initialisation: how the paper's candidates are trained on copies."""
+    return Recipe(
+        steps=50 * math.ceil(train_size / 64), lr=0.025, weight_decay=3e-4, seeds=1, optimizer="sgd",
+        batch=64, lr_end=0.001, clip=5.0,
+    )  # fmt: skip
 
 
 def judging_cells(count: int) -> list[Config]:
@@ -182,7 +188,7 @@ class Protocol:
         self.calibrated = made.calibrated
         self.shared = {
             "protocol": PROTOCOL, "dataset": benchmark, "data": made.meta["data"]["fingerprint"],
-            "train_size": self.train_size, "val_size": self.val_size, "judges": judges,
+            "train_size": self.train_size, "val_size": self.val_size, "total": total, "judges": judges,
         }  # fmt: skip
 
     def write(self, label: str, **found: Any) -> None:
@@ -426,7 +432,7 @@ class Protocol:
         trains = [train for train, _ in pairs]
         parts = [{"val": val, "real": self.real} for _, val in pairs]
         for name in recipes:
-            recipe = PUBLISHED if name == "published" else self.calibrated
+            recipe = published_recipe(self.train_size) if name == "published" else self.calibrated
             tables, seconds = self.judge(trains, parts, recipe, self.cells[: self.some])
             for method, copy, table in zip(methods, made, tables):
                 self.write(

@@ -4,8 +4,9 @@
 
 A table is written between ``<!-- nas201-cifar10 -->`` and its end. ``nas201-cifar10-short`` has fewer
 columns, ``nas201-cifar10-some`` every row on the cells that judged all of them, ``nas201-cifar10-copies`` the
-copies of other methods by recipe and metric, ``nas201-cifar10-total`` every row of the paper's split, with 50
-images a class in all. ``--figures FOLDER`` draws one draw of 100 cells in the order of each row.
+copies of other methods by recipe and metric, ``nas201-cifar10-total`` every row of the paper's split, in
+which S_train and S_val have 50 images a class together. ``--figures FOLDER`` draws one draw of 100 cells in
+the order of each row.
 
 All rows of a table are judged on the same draws of 100 cells. What costs nothing beyond the probes
 (regressions on them, the best of them) is made here from what the records say.
@@ -14,6 +15,7 @@ All rows of a table are judged on the same draws of 100 cells. What costs nothin
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,7 +50,6 @@ SHARED = {
     "real-val": "same S_train, real validation images (2,000 at most), by loss",
     "random-val": "random copy, 200 random validation images, by loss",
 }
-TOTAL = {"cifar10": 500, "cifar100": 5000}
 METRICS = {"published": "score", "calibrated": "loss"}
 """What each recipe ranks by; the other metric is in the table of copies."""
 PAPER = {
@@ -88,6 +89,11 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]
         raise InputError("the records do not say what the table has of the judging cells (label 'truth')")
     if any(r["cells"] != truths[0]["cells"] for r in truths):
         raise InputError("the records have more than one set of judging cells; give those of one protocol")
+    sizes = {(r["train_size"], r["val_size"]) for r in found}
+    if len(sizes) > 1:
+        raise InputError(
+            f"the records are of copies of more than one size: {sorted(sizes)}; give those of one"
+        )
     base = truths[0]
     judged = max((len(_losses(r)) for r in found if r["label"] != "truth"), default=len(base["val"]))
     base = {key: value[:judged] if isinstance(value, list) else value for key, value in base.items()}
@@ -154,8 +160,8 @@ def _sized(name: str, r: Record) -> str:
 
 
 def of_total(r: Record) -> bool:
-    """Whether a record is of the paper's split, 50 images a class in all."""
-    return int(r["train_size"] + r["val_size"]) == TOTAL[r["dataset"]]
+    """Whether a record is of the paper's split (``--total``)."""
+    return bool(r.get("total"))
 
 
 def _scores(r: Record, metric: str) -> Array:
@@ -211,14 +217,14 @@ def figures(truth: Array, test: Array, ranking: Ranking) -> dict[str, Array]:
 def on_same_cells(
     base: Record, rows: dict[str, list[Ranking]], all_rows: bool
 ) -> tuple[Record, dict[str, list[Ranking]]]:
-    """Rows that were judged on all cells; or all rows, on the first cells that judged every one of them."""
-    count = {name: min(len(one.scores) for one in ranked) for name, ranked in rows.items()}
-    cells = min(count.values()) if all_rows else max(count.values())
+    """Runs that were judged on all cells; or all runs, on the first cells that judged every one of them."""
+    counts = [len(one.scores) for ranked in rows.values() for one in ranked]
+    cells = min(counts) if all_rows else max(counts)
     cut = {
-        name: [replace(one, scores=one.scores[:cells]) for one in ranked]
+        name: [replace(one, scores=one.scores[:cells]) for one in ranked if len(one.scores) >= cells]
         for name, ranked in rows.items()
-        if count[name] >= cells
     }
+    cut = {name: ranked for name, ranked in cut.items() if ranked}
     return {key: value[:cells] if isinstance(value, list) else value for key, value in base.items()}, cut
 
 
@@ -280,7 +286,7 @@ def agreement(found: Sequence[Record], short: bool = False, some: bool = False) 
 
 
 def copies(found: Sequence[Record]) -> str:
-    """Copies of other methods: Spearman's correlation by recipe and metric, the paper's beside it.
+    """Copies of CIFAR-10 by other methods: Spearman's correlation by recipe and metric, the paper's beside.
 
     Other rankings are there for the same cells, the first ones.
     """
@@ -302,8 +308,12 @@ def copies(found: Sequence[Record]) -> str:
         by = [[_scores(r, m) for r in own if r["recipe_name"] == recipe] for recipe, m in kinds]
         seeds = str(len({r["seed"] for r in own}))
         lines.append([method, seeds, f"{published:.2f}", *(cell(scores) for scores in by)])
-    others = (LEARNED["hcdc-probes"], LEARNED["hcdc-weighted"], SHARED["real-val"], RIDGE)
-    for name in (*others, "number of parameters", "12 epochs on the full data (table)"):
+    others = (
+        _sized(LEARNED["hcdc-probes"], base),
+        _sized(LEARNED["hcdc-weighted"], base),
+        SHARED["real-val"],
+    )
+    for name in (*others, RIDGE, "number of parameters", "12 epochs on the full data (table)"):
         if name in rows:
             shown = cell([one.scores for one in rows[name]])
             lines.append([name, "", "0.74" if name == others[0] else "", "", "", "", shown])
@@ -320,8 +330,9 @@ def _hours(base: Record, seconds: Sequence[float]) -> str:
 
 def _in_short(name: str) -> str:
     """A row's name where there is little room."""
-    for long, short in (("*", ""), (RIDGE, "ridge, 20 probes"), ("200 images learned", "images learned")):
+    for long, short in (("*", ""), (RIDGE, "ridge, 20 probes")):
         name = name.replace(long, short)
+    name = re.sub(r"[\d,]+ images learned", "images learned", name)
     name = name.replace(" (2,000 at most)", "").replace(" validation images, by loss", " validation images")
     return name.replace(" on operations,", ",").replace("ridge on operations and", "ridge and")
 
@@ -332,8 +343,8 @@ def figure(found: Sequence[Record], path: str | Path) -> Path:
     It is the draw in which HCDC's correlation is the median of its draws.
     """
     base, rows = on_same_cells(*rankings(found), all_rows=False)
-    whole = {name: ranked[0] for name, ranked in rows.items()}
-    first = next((one for name, one in whole.items() if name.startswith(LEARNED["hcdc-probes"])), None)
+    whole, ours = {name: ranked[0] for name, ranked in rows.items()}, _sized(LEARNED["hcdc-probes"], base)
+    first = next((one for name, one in whole.items() if name.startswith(ours)), None)
     if first is None:
         raise InputError("the figure shows HCDC (b) beside the others, and the records have no run of it")
     every = np.asarray(base["val"])
@@ -398,7 +409,7 @@ def main() -> None:
         if file.endswith(".md"):
             write_atomic(file, written(Path(file).read_text(), found))
     if given.figures is not None:
-        for benchmark in sorted({r["dataset"] for r in found}):
+        for benchmark in sorted({r["dataset"] for r in found if not of_total(r)}):
             mine = [r for r in found if r["dataset"] == benchmark and not of_total(r)]
             figure(mine, given.figures / f"nas201-{benchmark}.png")
 

@@ -55,7 +55,7 @@ def batch_norm(
         first: Take the statistics of so many images at the front alone; 0 is all.
     """
     if fused and not first:
-        if scale is not None and shift is not None and _by_triton(x):
+        if scale is not None and shift is not None and _by_triton(x, scale):
             return _norm_cuda().batch_norm(x, scale, shift)  # type: ignore[no-any-return]
         return F.batch_norm(x, None, None, scale, shift, training=True)
     variance, mean = torch.var_mean(x[:first] if first else x, (0, 2, 3), correction=0, keepdim=True)
@@ -68,15 +68,18 @@ def batch_norm(
 
 @functools.cache
 def _norm_cuda() -> Any:
-    """The module of BatchNorm's kernels; None where there is no Triton, which CUDA builds of torch have."""
+    """The module of BatchNorm's kernels; None where Triton is missing or cannot compile them here."""
     if importlib.util.find_spec("triton") is None:
         return None
-    return importlib.import_module("hcdc.spaces._norm_cuda")
+    module = importlib.import_module("hcdc.spaces._norm_cuda")
+    return module if module.works() else None
 
 
-def _by_triton(x: Tensor) -> bool:
+def _by_triton(x: Tensor, scale: Tensor) -> bool:
+    """Whether Triton's kernels are for these: others would compute float64 in float32."""
+    fits = x.dtype in (torch.bfloat16, torch.float32) and scale.dtype == torch.float32
     layout = torch.channels_last
-    return x.is_cuda and x.is_contiguous(memory_format=layout) and _norm_cuda() is not None
+    return x.is_cuda and fits and x.is_contiguous(memory_format=layout) and _norm_cuda() is not None
 
 
 def convolve(x: Tensor, weight: Tensor, stride: int, groups: int) -> Tensor:
@@ -100,7 +103,7 @@ def _identity(size: int, device: torch.device, dtype: torch.dtype) -> Tensor:
 def block_diagonal(weight: Tensor, groups: int) -> Tensor:
     """Kernels of a grouped convolution ``[g o, i, k, k]`` as those of a plain one ``[g o, g i, k, k]``.
 
-    In the order of channels_last images.
+    In the order of channels_last images. A channel that is not finite spoils all groups.
     """
     outputs, inputs, *size = weight.shape
     rows = weight.permute(0, 2, 3, 1).reshape(groups, outputs // groups, *size, 1, inputs)
@@ -224,8 +227,8 @@ class CellNetwork:
         classes: Number of classes.
         affine: BatchNorm inside cells has a scale and a shift. The benchmark's candidates have them, its
             supernet does not, where a scale would undo what lambda does; outside cells they always exist.
-        fused: Use torch's own BatchNorm: faster, with the same values and gradients, for training alone; not
-            for hypergradients, see `batch_norm`.
+        fused: Use torch's own BatchNorm, or Triton's kernels: faster, with the same values and gradients, for
+            training alone; not for hypergradients, see `batch_norm`.
         lanes: R networks side by side, of equal shape and with parameters of their own, as one: channels lie
             lane by lane and convolutions have R groups, so that R networks take as many kernels as one.
         reference: BatchNorm takes its statistics from so many images at the front of a batch; 0 is all.

@@ -24,7 +24,7 @@ examples."""
 
 
 def image_networks(task: ImageTask, space: Space, configs: Sequence[Config]) -> list[Any]:
-    """The networks of candidates for plain training: with torch's own BatchNorm where there is a choice."""
+    """The networks of candidates for plain training: with fused BatchNorm where there is a choice."""
     networks = [task.network(space, config) for config in configs]
     return [dataclasses.replace(n, fused=True) if isinstance(n, CellNetwork) else n for n in networks]
 

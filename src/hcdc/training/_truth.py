@@ -122,6 +122,7 @@ def run_on_sets(
         on_batch: Called with each finished batch of the first training set.
     """
     own = [parts] * len(trains) if isinstance(parts, dict) else list(parts)
+    assert len(own) == len(trains), "each training set has its parts"
     results: list[list[Result]] = [[] for _ in trains]
     references = [statistics_of(task, train, recipe) for train in trains]
     at_once = 64 if torch.device(device).type == "cuda" else 2 * torch.get_num_threads()
