@@ -573,10 +573,10 @@ def test_a_row_has_agreement_regrets_and_cost(judged):
 def test_rows_of_a_table_are_judged_on_the_same_cells(judged):
     """Five of ten cells judged the copy: it is in the table of all rows on these five alone."""
     whole, some = nas201_tables.agreement(judged), nas201_tables.agreement(judged, some=True)
-    assert "dm copy" not in whole
+    assert "DM copy" not in whole
     assert "| all 10 |" in whole
     assert "| all 5 |" in some
-    row = cells_of(some, "dm copy, published recipe, by accuracy")
+    row = cells_of(some, "DM copy, published recipe, by accuracy")
     assert row[2:4] == ["1.000 [1.00, 1.00]", "1.000"]
     assert row[-1] == "170"
     base = judged[0]
@@ -627,8 +627,8 @@ def test_copies_are_shown_by_recipe_and_metric(judged):
     better = record("dm", recipe_name="calibrated", **{"val.loss": [1, 2, 3, 5, 4], "val.score": [0.0] * 5})
     better |= {"val.score": judged[-1]["val.score"][::-1], "seed": 2}
     table = nas201_tables.copies([*judged, better])
-    dm = cells_of(table, "dm ")
-    assert dm[:3] == ["dm", "2", "-0.10"]
+    dm = cells_of(table, "DM ")
+    assert dm[:3] == ["DM", "2", "-0.10"]
     assert [cell.split()[0] for cell in dm[3:]] == ["1.00", "-1.00", "-1.00", "-0.90"]
     assert cells_of(table, "random ")[1:] == ["0", "-0.12", *["not run"] * 4]
     assert cells_of(table, "**HCDC (b)**")[2:] == ["0.74", "", "", "", "1.00 [1.00, 1.00]"]
@@ -718,6 +718,17 @@ def test_a_figure_is_drawn_of_a_draw(judged, tmp_path):
     pytest.importorskip("matplotlib")
     path = nas201_tables.figure(judged, tmp_path / "ranks.png")
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_figure_of_copies_has_them_on_their_cells_and_no_regressions(judged, monkeypatch):
+    monkeypatch.setattr(nas201_tables, "rank_colours", lambda drawn, path: drawn)
+    plain, drawn = (nas201_tables.figure(judged, "none.png", of_copies=v) for v in (False, True))
+    names = [{one["name"] for one in each["rivals"]} for each in (plain, drawn)]
+    assert not any("copy, published" in name for name in names[0])
+    assert any(name.startswith("DM copy, published recipe") for name in names[1])
+    assert any("ridge" in name for name in names[0])
+    assert not any("ridge" in name for name in names[1])
+    assert sorted(drawn["truth"]) == judged[0]["val"][:5]
 
 
 def test_the_draw_of_a_figure_is_the_median_one_of_hcdc(judged, monkeypatch):

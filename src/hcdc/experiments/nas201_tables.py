@@ -57,6 +57,9 @@ PAPER = {
     "tm": -0.07,
 }  # fmt: skip
 """Spearman's correlations of HCDC's paper, 100 cells of CIFAR-10."""
+NAMES = {"kcenter": "K-Center", "herding": "Herding"} | {
+    m: m.upper() for m in ("dc", "dsa", "dm", "kip", "tm")
+}
 WORDS = {"score": "accuracy", "loss": "loss"}
 BOTH = "**HCDC (b)** and the ridge on operations, equal weights"
 RIDGE = "ridge on operation counts and parameters, 20 probes"
@@ -119,7 +122,7 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]
             add(_sized(SHARED[r["label"]], r) + by, -np.asarray(r["loss"]), search)
         elif r["label"] not in LEARNED:
             metric = METRICS[r["recipe_name"]]
-            name = f"{r['label']} copy, {r['recipe_name']} recipe, by {WORDS[metric]}"
+            name = f"{NAMES.get(r['label'], r['label'])} copy, {r['recipe_name']} recipe, by {WORDS[metric]}"
             add(name, _scores(r, metric), search)
         else:
             best = max(range(len(r["probes"])), key=lambda i: r["probe_scores"][i])
@@ -307,7 +310,7 @@ def copies(found: Sequence[Record]) -> str:
         own = [r for r in mine if r["label"] == method]
         by = [[_scores(r, m) for r in own if r["recipe_name"] == recipe] for recipe, m in kinds]
         seeds = str(len({r["seed"] for r in own}))
-        lines.append([method, seeds, f"{published:.2f}", *(cell(scores) for scores in by)])
+        lines.append([NAMES.get(method, method), seeds, f"{published:.2f}", *(cell(scores) for scores in by)])
     others = (
         _sized(LEARNED["hcdc-probes"], base),
         _sized(LEARNED["hcdc-weighted"], base),
@@ -337,12 +340,17 @@ def _in_short(name: str) -> str:
     return name.replace(" on operations,", ",").replace("ridge on operations and", "ridge and")
 
 
-def figure(found: Sequence[Record], path: str | Path) -> Path:
+def figure(found: Sequence[Record], path: str | Path, of_copies: bool = False) -> Path:
     """One draw of 100 cells in the order of each row's first run, coloured by true rank.
 
     It is the draw in which HCDC's correlation is the median of its draws.
+
+    Args:
+        of_copies: Copies of other methods beside HCDC, on the cells that judged them, and no regressions.
     """
-    base, rows = on_same_cells(*rankings(found), all_rows=False)
+    base, rows = on_same_cells(*rankings(found), all_rows=of_copies)
+    if of_copies:
+        rows = {name: ranked for name, ranked in rows.items() if "ridge" not in name}
     whole, ours = {name: ranked[0] for name, ranked in rows.items()}, _sized(LEARNED["hcdc-probes"], base)
     first = next((one for name, one in whole.items() if name.startswith(ours)), None)
     if first is None:
@@ -412,6 +420,8 @@ def main() -> None:
         for benchmark in sorted({r["dataset"] for r in found if not of_total(r)}):
             mine = [r for r in found if r["dataset"] == benchmark and not of_total(r)]
             figure(mine, given.figures / f"nas201-{benchmark}.png")
+            if any(r["label"] in PAPER for r in mine):
+                figure(mine, given.figures / f"nas201-{benchmark}-copies.png", of_copies=True)
 
 
 if __name__ == "__main__":
