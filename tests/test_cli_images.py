@@ -169,6 +169,27 @@ def test_a_calibrated_file_is_known_to_the_command_that_made_it(place, capsys, l
     assert "made by the same command" in out
 
 
+def test_the_recipe_is_settings_of_the_training_on_the_copy(place, capsys):
+    code, out, err = condense(capsys, "--recipe", "steps=3", "--recipe", "augment=flip-crop")
+    assert code == 0, err
+    assert "steps 3, " in out
+    recipe = CondensedDataset.load(place / "a.hcdc").meta["calibrated_recipe"]
+    assert (recipe["steps"], recipe["augment"]) == (3, "flip-crop")
+    assert (
+        "made by the same command"
+        in condense(capsys, "--recipe", "steps=3", "--recipe", "augment=flip-crop")[1]
+    )
+    for given, words in (
+        ("steps", "--recipe steps: a setting is written key=value, e.g. --recipe steps=156"),
+        ("epochs=3", "recipe setting 'epochs' is not known"),
+        ("steps=0", "at least 1 step"),
+    ):
+        code, out, err = condense(capsys, "--recipe", given, out="b.hcdc")
+        assert code == 2
+        assert words in err
+        assert not (place / "b.hcdc").exists()
+
+
 def test_both_spellings_of_sizes_make_the_same_file(place, capsys):
     assert condense(capsys, "--val-images-per-class", "1", "--quiet")[0] == 0
     sizes = ("--train-size", "30", "--val-size", "10")

@@ -523,6 +523,14 @@ def condense(
         MaybeTexts,
         typer.Option("--set", metavar="KEY=VALUE", help="One setting of the method; may be repeated."),
     ] = None,
+    recipe: Annotated[
+        MaybeTexts,
+        typer.Option(
+            "--recipe",
+            metavar="KEY=VALUE",
+            help="One setting of the training on the copy, e.g. steps=156, lr, seeds; may be repeated.",
+        ),
+    ] = None,
     space: Annotated[
         MaybeText,
         typer.Option(
@@ -584,6 +592,7 @@ def condense(
         "preset": preset,
         "options": options,
         "truth": _truth(truth, truth_dataset, _about(data)),
+        "recipe": _settings(recipe or [], "--recipe", "--recipe steps=156"),
     }
     if truth_epochs is not None:
         if truth_epochs < 1:

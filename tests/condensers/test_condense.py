@@ -1,5 +1,6 @@
 """`condense` and `plan`: defaults, ways to make S_val, what is refused, and what is left on disk."""
 
+import dataclasses
 import json
 
 import pytest
@@ -42,6 +43,34 @@ def test_the_full_recipe_is_that_of_the_protocol(monkeypatch):
     made = plan(tiny_task(), SPACE, train_size=6)
     assert made.full == Recipe(steps=200, lr=0.01, weight_decay=5e-4, seeds=3, metric="accuracy")
     assert made.calibrated == Recipe(steps=200, lr=0.01, weight_decay=5e-4, seeds=3, metric="loss")
+
+
+def test_the_recipe_on_the_copy_may_be_changed():
+    made = plan(tiny_task(), SPACE, train_size=6)
+    changes = {"steps": 7, "lr": 0.5, "seeds": 2, "metric": "accuracy"}
+    other = plan(tiny_task(), SPACE, train_size=6, recipe=changes)
+    assert other.calibrated == dataclasses.replace(made.calibrated, **changes)
+    assert other.full == made.full
+    assert other.meta["calibrated_recipe"] == other.calibrated.as_dict()
+    assert other.key() != made.key()
+    small = condense(tiny_task(), SPACE, "random", train_size=6, recipe={"steps": 3})
+    assert small.meta["calibrated_recipe"]["steps"] == 3
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words"),
+    [
+        ({"step": 3}, "recipe setting 'step' is not known.*steps"),
+        ({"batch": 3}, "recipe setting 'batch' is not known"),  # graphs are trained as a whole
+        ({"steps": 0}, "at least 1 step"),
+        ({"steps": "many"}, "in whole numbers"),
+        ({"lr": -1}, "lr > 0"),
+        ({"metric": "luck"}, "metric 'luck' is not known"),
+    ],
+)
+def test_recipes_that_do_not_fit_are_refused(recipe, words):
+    with pytest.raises(InputError, match=words):
+        plan(tiny_task(), SPACE, train_size=6, recipe=recipe)
 
 
 def test_the_default_settings_of_hcdc_are_frozen():

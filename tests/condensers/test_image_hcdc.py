@@ -186,6 +186,17 @@ def test_recipes_of_images(task, monkeypatch):
     assert less == Probing(probe_steps=20, ridge=1.0, companions=0)
 
 
+def test_the_recipe_of_images_may_be_changed(task):
+    changes = {"steps": 9, "batch": 5, "augment": "flip-crop", "statistics": "train", "clip": 0.0}
+    made = plan(task, SPACE, train_size=6, val_method="probes")
+    other = plan(task, SPACE, train_size=6, val_method="probes", recipe=changes)
+    assert other.calibrated == dataclasses.replace(made.calibrated, **changes)
+    with pytest.raises(InputError, match="images are trained by 'sgd'"):
+        plan(task, SPACE, train_size=6, recipe={"optimizer": "adam"})
+    with pytest.raises(InputError, match="augment 'mixup' is not known"):
+        plan(task, SPACE, train_size=6, recipe={"augment": "mixup"})
+
+
 def test_sizes_of_images(task):
     assert plan(task, SPACE, "random", train_size=9).val_size == 4  # two fifths
     assert plan(task, SPACE, "random", train_size=3).val_size == 3  # one a class

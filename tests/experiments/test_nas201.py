@@ -436,6 +436,12 @@ def asked_of_hcdc(seed, keep, judge):
     return ("hcdc", seed, "random", range(3), ["weighted", "both"], False, keep, judge)
 
 
+def test_the_steps_of_the_calibrated_recipe_may_be_given(command):
+    _, plain = command()
+    _, longer = command("--steps", 33)
+    assert longer.calibrated == dataclasses.replace(plain.calibrated, steps=33)
+
+
 def test_the_command(command, tmp_path):
     """Settings of other methods by name, and a folder that keeps what is made."""
     kept = tmp_path / "kept"

@@ -126,9 +126,9 @@ def gcn(method, seed, best, last, preset="cora", size=35, dataset="cora"):
 
 def convnet(method, scores, iteration=None, dataset="cifar10", per_class=50, seed=0, **settings):
     return {
-        "protocol": "convnet-accuracy", "method": method, "seed": seed, "test_accuracies": scores, "iteration": iteration,
-        "dataset": dataset, "per_class": per_class, "environment": {"device": "some device"},
-        "settings": settings,
+        "protocol": "convnet-accuracy", "method": method, "seed": seed, "test_accuracies": scores,
+        "iteration": iteration, "dataset": dataset, "per_class": per_class, "settings": settings,
+        "environment": {"device": "some device"},
     }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, TypeVar
@@ -149,6 +150,7 @@ def condense(
     options: dict[str, Any] | None = None,
     truth: TableTruth | None = None,
     truth_epochs: int = TRUTH_EPOCHS,
+    recipe: Mapping[str, Any] | None = None,
     device: torch.device | str = "cpu",
     checkpoint: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -178,6 +180,8 @@ def condense(
         options: Settings that differ from the preset.
         truth: A table of full-data results for the probes; without it they are trained on the full data.
         truth_epochs: Epochs of a full-data training of images, where there is no table.
+        recipe: Settings of the training on the copy (`Recipe`) that differ from the default, e.g.
+            ``{"steps": 156}``; of graphs and tables steps, lr, seeds and metric.
         device: Where to compute.
         checkpoint: A file to continue from after an interruption (with a few beside it, ``FILE.PHASE``);
             removed when all is done, and where the run ends in an error of ours.
@@ -196,6 +200,7 @@ def condense(
     made = plan(
         task, space, method, train_size=train_size, val_size=val_size, seed=seed, train_method=train_method,
         val_method=val_method, preset=preset, options=options, truth=truth, truth_epochs=truth_epochs,
+        recipe=recipe,
     )  # fmt: skip
     store = Checkpoint(checkpoint, made.key())
     try:
@@ -351,6 +356,7 @@ def plan(
     options: dict[str, Any] | None = None,
     truth: TableTruth | None = None,
     truth_epochs: int = TRUTH_EPOCHS,
+    recipe: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Check the arguments of `condense` and say what it will do, without doing it."""
     if method not in METHODS:
@@ -427,6 +433,7 @@ def plan(
     scored = getattr(task, "num_classes", None) is not None
     by_loss = val_method in LEARNED or not scored
     full, small = _recipes(task, train_size, truth_epochs, "loss" if by_loss else "accuracy")
+    small = _changed(small, recipe or {}, task)
     settings = {k: v for each in (config, probing) if each is not None for k, v in each.settings().items()}
     meta: dict[str, Any] = {
         "data": describe(task.data) if hasattr(task, "data") else {"name": name},
@@ -469,6 +476,21 @@ def _recipes(task: Task, train_size: int, truth_epochs: int, metric: str) -> tup
         optimizer="sgd", batch=batch, clip=5.0,
     )  # fmt: skip
     return full, small
+
+
+def _changed(small: Recipe, recipe: Mapping[str, Any], task: Task) -> Recipe:
+    """The recipe on the copy with some settings of the user's."""
+    images = isinstance(task, ImageTask)
+    known = [f.name for f in dataclasses.fields(small)] if images else ["steps", "lr", "seeds", "metric"]
+    for name in recipe:
+        if name not in known:
+            raise unknown_name("recipe setting", name, known)
+    found = dataclasses.replace(small, **recipe)
+    if images and found.optimizer != "sgd":
+        raise InputError(f"recipe setting optimizer '{found.optimizer}': images are trained by 'sgd'")
+    if found.metric == "accuracy" and getattr(task, "num_classes", None) is None:
+        raise InputError("recipe setting metric 'accuracy': this task has no classes; choose 'loss'")
+    return found
 
 
 def _check_sizes(task: Task, train_size: int, val_size: int | None) -> None:

@@ -150,6 +150,7 @@ class Protocol:
         some: How many of them judge copies of other methods.
         out: The record file.
         total: ``per_class`` counts training and validation images together.
+        recipe: Settings of the calibrated recipe that differ from the library's.
     """
 
     def __init__(
@@ -164,6 +165,7 @@ class Protocol:
         out: str | Path,
         device: str,
         total: bool = False,
+        recipe: dict[str, Any] | None = None,
     ):
         images = data(dataset)
         self.task = ImageTask(images).to(device)  # type: ignore[arg-type]
@@ -184,7 +186,10 @@ class Protocol:
             if held >= per_class:
                 raise InputError(f"--total --per-class {per_class}: at least 2 are needed to split them")
             self.train_size, self.val_size = (per_class - held) * classes, held * classes
-        made = plan(self.task, self.space, "hcdc", train_size=self.train_size, val_method="probes")
+        self.recipe = recipe
+        made = plan(
+            self.task, self.space, "hcdc", train_size=self.train_size, val_method="probes", recipe=recipe
+        )
         self.calibrated = made.calibrated
         self.shared = {
             "protocol": PROTOCOL, "dataset": benchmark, "data": made.meta["data"]["fingerprint"],
@@ -359,7 +364,7 @@ class Protocol:
         space = Unjudged(judges=len(self.cells))
         made = plan(
             self.task, space, "hcdc", train_size=self.train_size, val_size=self.val_size, seed=seed,
-            val_method="aligned", options=self.alignment,
+            val_method="aligned", options=self.alignment, recipe=self.recipe,
         )  # fmt: skip
         assert made.config is not None, "alignment has settings"
         found = learn_validation(
@@ -461,6 +466,7 @@ def main() -> None:
     parser.add_argument("--keep", help="a folder of copies and validation sets, which are not made again")
     parser.add_argument("--make", action="store_true", help="make HCDC's validation sets, judge nothing")
     parser.add_argument("--set", action="append", default=[], help="METHOD.SETTING=NUMBER")
+    parser.add_argument("--steps", type=int, help="steps of the calibrated recipe, in place of 10 epochs")
     parser.add_argument("--per-class", type=int, default=50)
     parser.add_argument("--val-per-class", type=int, default=20)
     parser.add_argument("--total", action="store_true", help="--per-class counts S_train and S_val together")
@@ -471,6 +477,7 @@ def main() -> None:
     protocol = Protocol(
         given.dataset, given.table, given.benchmark, given.per_class, given.val_per_class, given.judges,
         given.some, given.out, given.device, given.total,
+        None if given.steps is None else {"steps": given.steps},
     )  # fmt: skip
     for each in given.set:
         name, _, value = each.partition("=")
