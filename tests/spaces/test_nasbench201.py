@@ -9,6 +9,7 @@ import gzip
 import itertools
 import os
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -506,6 +507,19 @@ def test_lanes_start_as_single_networks_and_wrong_images_are_refused():
             many.forward(params, None, torch.rand(4, channels, 8, 8))
 
 
+def same_by_both_forms(pool, x, expected, weights, as_cuda):
+    """A pool has these values, and equal derivatives, as torch's and in the form for CUDA."""
+    for at in (x, x.contiguous(memory_format=torch.channels_last)):
+        slopes = []
+        for cuda in (False, True):
+            leaf = at.clone().requires_grad_()
+            with as_cuda() if cuda else contextlib.nullcontext():
+                found = pool(leaf, fused=True)
+            torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+            slopes.append(torch.autograd.grad((weights * found.sin()).sum(), leaf)[0])
+        torch.testing.assert_close(*slopes, rtol=1e-11, atol=1e-12)
+
+
 @pytest.mark.parametrize("size", [(32, 32), (16, 16), (8, 8), (5, 7), (7, 5), (1, 1), (1, 3), (2, 2)])
 def test_a_pool_as_a_matrix_is_torchs_pool(size, as_cuda, forms):
     generator = torch.Generator().manual_seed(sum(size))
@@ -519,15 +533,7 @@ def test_a_pool_as_a_matrix_is_torchs_pool(size, as_cuda, forms):
     torch.testing.assert_close(x.flatten(2) @ matrix.T, expected.flatten(2), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(matrix.sum(1), torch.ones(pixels, dtype=F64))
     forms["matrix"].clear()
-    for at in (x, x.contiguous(memory_format=torch.channels_last)):
-        slopes = []
-        for cuda in (False, True):
-            leaf = at.clone().requires_grad_()
-            with as_cuda() if cuda else contextlib.nullcontext():
-                found = pool_3x3(leaf, fused=True)
-            torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-            slopes.append(torch.autograd.grad((weights * found.sin()).sum(), leaf)[0])
-        torch.testing.assert_close(*slopes, rtol=1e-11, atol=1e-12)
+    same_by_both_forms(pool_3x3, x, expected, weights, as_cuda)
     assert forms["avg_pool"] == [3, 3]
     assert forms["matrix"] == [size, size]  # on CUDA alone
 
@@ -579,6 +585,15 @@ def test_triton_gets_what_it_computes_right(dtype, scales, layout, fused, first,
     assert not calls
 
 
+@pytest.mark.parametrize(("installed", "works"), [(False, True), (True, False), (True, True)])
+def test_without_a_triton_that_works_torch_is_used(installed, works, monkeypatch):
+    module = SimpleNamespace(works=lambda: works)
+    monkeypatch.setattr(_cells.importlib.util, "find_spec", lambda name: module if installed else None)
+    monkeypatch.setattr(_cells.importlib, "import_module", lambda name: module)
+    found = _cells._norm_cuda.__wrapped__()  # not the one that is kept
+    assert found is (module if installed and works else None)
+
+
 def test_a_pools_matrix_has_the_type_of_the_images(as_cuda):
     """One matrix is kept a size, device and type."""
     for dtype in (torch.float32, F64, torch.bfloat16, torch.float32):
@@ -593,15 +608,7 @@ def test_halving_as_a_matrix_is_torchs_pool(size, as_cuda, forms):
     x = torch.randn(3, 4, *size, dtype=F64, generator=generator)
     expected = nn.AvgPool2d(2, 2, ceil_mode=True)(x)
     weights = torch.randn(expected.shape, dtype=F64, generator=generator)
-    for at in (x, x.contiguous(memory_format=torch.channels_last)):
-        slopes = []
-        for cuda in (False, True):
-            leaf = at.clone().requires_grad_()
-            with as_cuda() if cuda else contextlib.nullcontext():
-                found = halve(leaf, fused=True)
-            torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-            slopes.append(torch.autograd.grad((weights * found.sin()).sum(), leaf)[0])
-        torch.testing.assert_close(*slopes, rtol=1e-11, atol=1e-12)
+    same_by_both_forms(halve, x, expected, weights, as_cuda)
     assert forms["avg_pool"] == [2, 2]
     assert forms["halving"] == [size, size]  # on CUDA alone
     with as_cuda():
@@ -653,10 +660,12 @@ def test_lanes_on_cuda_have_groups_at_3x3_of_stride_1_alone(as_cuda, forms):
         replace(net, lanes=2, fused=True).forward(params, None, IMAGES)
         assert len(forms["conv"]) == single
         assert {form for form in forms["conv"] if form[2] == 2} == {(3, 1, 2)}
+        assert forms["conv"].count((3, 1, 1)) == 1  # the stem, of few channels
         assert {form for form in forms["conv"] if form[2] == 1} == {(1, 1, 1), (3, 2, 1), (3, 1, 1)}
+        shared = forms["conv"].copy()
         forms["conv"].clear()
         replace(net, lanes=2, fused=True).forward(params, None, IMAGES.repeat(1, 2, 1, 1))
-        assert len(forms["conv"]) == single
+        assert forms["conv"] == shared
     assert set(forms["matrix"]) == {(8, 8), (4, 4), (2, 2)}
     assert set(forms["halving"]) == {(8, 8), (4, 4)}
 

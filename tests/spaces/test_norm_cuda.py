@@ -56,3 +56,11 @@ def test_second_derivatives_are_refused():
     )
     with pytest.raises(RuntimeError, match="once_differentiable"):
         slope.sum().backward()
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="no CUDA device")
+def test_kernels_that_work_are_said_to_work(monkeypatch, caplog):
+    assert _norm_cuda.works()
+    monkeypatch.setattr(_norm_cuda, "_run", lambda *given: 1 / 0)
+    assert not _norm_cuda.works()
+    assert "torch's, which is slower, is used" in caplog.text
