@@ -571,8 +571,8 @@ def test_triton_gets_what_it_computes_right(dtype, scales, layout, fused, first,
             calls.append(given)
             return x
 
-    with as_cuda():
-        monkeypatch.setattr(_cells, "_norm_cuda", lambda: Kernels)
+    with as_cuda(), monkeypatch.context() as patch:  # undone before as_cuda's own
+        patch.setattr(_cells, "_norm_cuda", lambda: Kernels)
         if (dtype, scales) == (torch.float32, torch.float64):
             assert not _cells._by_triton(x, scale)
             return
