@@ -440,6 +440,7 @@ def test_the_steps_of_the_calibrated_recipe_may_be_given(command):
     _, plain = command()
     _, longer = command("--steps", 33)
     assert longer.calibrated == dataclasses.replace(plain.calibrated, steps=33)
+    assert (plain.shared["steps"], longer.shared["steps"]) == (None, 33)
 
 
 def test_the_command(command, tmp_path):
@@ -603,6 +604,31 @@ def test_a_run_on_fewer_cells_leaves_the_others_in_the_table(judged, tmp_path):
     assert nas201_tables.figure([*judged, *short], tmp_path / "drawn.png").exists()
 
 
+def test_condensations_weigh_equally_however_many_probes_were_drawn(judged):
+    """Three draws of probes for one condensation, one draw for another, which ranks the other way round."""
+    again = [{**judged[3], "draw": k} for k in (1, 2)]
+    other = [{**r, "seed": 2} for r in judged[1:4]]
+    other[2] = {**other[2], "loss": judged[3]["loss"][::-1], "condense_seconds": 90.0}
+    table = nas201_tables.agreement([*judged, *again, *other])
+    ours = cells_of(table, "**HCDC (b)**: ")
+    assert ours[1] == "4 of 2 condensations"
+    assert [float(cell.split()[0]) for cell in ours[2:4]] == [0.0, 0.0]
+    assert ours[-1] == "110"  # 80 and 140
+    assert ours[6] == "26.00"  # 8 and 44 points: the second picks the worst cell, .51 by test
+    shown = cells_of(nas201_tables.copies([*judged, *again, *other]), "**HCDC (b)**: ")
+    assert shown[-1].endswith("0.00 [-1.00, 1.00]")
+
+
+def test_gains_are_over_the_same_probes_or_the_same_condensation(judged):
+    """Condensation 2 turns every ranking round, so that nothing is gained within one; across them 2 is."""
+    turned = [{**r, "seed": 2, "loss": r["loss"][::-1]} for r in judged[1:4]]
+    again = [{**judged[3], "draw": 1}]
+    table = nas201_tables.agreement([*judged, *turned, *again])
+    assert cells_of(table, "same S_train, real validation images")[4] == "+0.000 [+0.00, +0.00]"
+    assert cells_of(table, "random copy, 200")[4] == "+0.000 [-2.00, +2.00]"
+    assert cells_of(table, "number of parameters")[4] == "-1.000 [-2.00, +0.00]"
+
+
 def test_copies_of_other_sizes_are_not_mixed(judged, tmp_path):
     other = [{**r, "val_size": 100} for r in judged]
     with pytest.raises(InputError, match=r"more than one size: \[\(500, 100\), \(500, 200\)\]"):
@@ -613,6 +639,17 @@ def test_copies_of_other_sizes_are_not_mixed(judged, tmp_path):
 
 def test_the_published_recipe_is_50_epochs():
     assert [nas201.published_recipe(size).steps for size in (500, 400, 5000)] == [400, 350, 3950]
+
+
+@pytest.mark.parametrize("kind", ["total", "steps"])
+def test_records_of_other_steps_or_of_a_total_have_a_table_of_their_own(kind, judged):
+    worse = [{**r, kind: 33} for r in judged]
+    worse[3] = {**worse[3], "loss": worse[3]["loss"][::-1]}
+    own = f"nas201-cifar10-{kind}"
+    text = "".join(f"<!-- {n} -->\nold\n<!-- /{n} -->\n" for n in ("nas201-cifar10", own))
+    first, second = nas201_tables.written(text, [*judged, *worse]).split("<!-- /nas201-cifar10 -->")
+    assert nas201_tables.agreement(judged) in first
+    assert nas201_tables.agreement(worse, some=True) in second
 
 
 def test_the_papers_split_has_a_table_of_its_own(judged):

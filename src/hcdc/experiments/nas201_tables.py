@@ -5,7 +5,8 @@
 A table is written between ``<!-- nas201-cifar10 -->`` and its end. ``nas201-cifar10-short`` has fewer
 columns, ``nas201-cifar10-some`` every row on the cells that judged all of them, ``nas201-cifar10-copies`` the
 copies of other methods by recipe and metric, ``nas201-cifar10-total`` every row of the paper's split, in
-which S_train and S_val have 50 images a class together. ``--figures FOLDER`` draws one draw of 100 cells in
+which S_train and S_val have 50 images a class together, ``nas201-cifar10-steps`` every row of a calibrated
+recipe whose number of steps was given. ``--figures FOLDER`` draws one draw of 100 cells in
 the order of each row.
 
 All rows of a table are judged on the same draws of 100 cells. What costs nothing beyond the probes
@@ -15,7 +16,9 @@ All rows of a table are judged on the same draws of 100 cells. What costs nothin
 from __future__ import annotations
 
 import argparse
+import math
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -74,12 +77,15 @@ class Ranking:
         search: Seconds of a search over 100 cells on the copy, its making included.
         full: Seconds of trainings on the full data by the benchmark's clock: of the probes, or of 12 epochs.
         known: Validation and test accuracy of the best probe, where there are probes.
+        seed, draw: Of the condensation and of its probes; None where there are none.
     """
 
     scores: Array
     search: float
     full: float = 0.0
     known: tuple[float, float] | None = None
+    seed: int | None = None
+    draw: int | None = None
 
 
 def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]:
@@ -102,8 +108,17 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]
     base = {key: value[:judged] if isinstance(value, list) else value for key, value in base.items()}
     rows: dict[str, list[Ranking]] = {}
 
-    def add(name: str, *values: Any) -> None:
-        rows.setdefault(name, []).append(Ranking(*values))
+    def add(
+        name: str,
+        scores: Array,
+        search: float,
+        full: float = 0.0,
+        known: tuple[float, float] | None = None,
+        of: Record | None = None,
+    ) -> None:
+        run = of or {}
+        one = Ranking(scores, search, full, known, run.get("seed"), run.get("draw"))
+        rows.setdefault(name, []).append(one)
 
     trial = float(np.mean(base["seconds"]))
     add("number of parameters", np.asarray(base["parameters"], float), 0.0)
@@ -119,16 +134,16 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]
         made = r.get("train_method", "random")
         by = "" if made == "random" else f" (S_train by {made})"
         if r["label"] in SHARED:
-            add(_sized(SHARED[r["label"]], r) + by, -np.asarray(r["loss"]), search)
+            add(_sized(SHARED[r["label"]], r) + by, -np.asarray(r["loss"]), search, of=r)
         elif r["label"] not in LEARNED:
             metric = METRICS[r["recipe_name"]]
             name = f"{NAMES.get(r['label'], r['label'])} copy, {r['recipe_name']} recipe, by {WORDS[metric]}"
-            add(name, _scores(r, metric), search)
+            add(name, _scores(r, metric), search, of=r)
         else:
             best = max(range(len(r["probes"])), key=lambda i: r["probe_scores"][i])
             known = (r["probe_scores"][best], r["probe_tests"][best])
             proxy = -np.asarray(r["loss"])
-            add(_sized(LEARNED[r["label"]], r) + by, proxy, search, r["probe_seconds"], known)
+            add(_sized(LEARNED[r["label"]], r) + by, proxy, search, r["probe_seconds"], known, of=r)
             if r["label"] != "hcdc-probes":
                 continue
             at = np.asarray([NASBench201().features({"cell": cell}) for cell in r["probes"]])
@@ -137,23 +152,18 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]
             plain = ridge(at, target, here)
             full = r["probe_seconds"]
             if not by:
-                add(RIDGE, plain, 0.0, full, known)
+                add(RIDGE, plain, 0.0, full, known, of=r)
             for label, words in (("random-val", "the random copy's"), ("real-val", "real validation")):
                 joined = np.column_stack([at, -np.asarray(r["probe_losses"][label.split("-")[0]])])
                 copy = shared[label, r["seed"], made]
                 loss = -np.asarray(copy["loss"])[:cells]
                 fresh = np.column_stack([here, loss])
                 spent = _search(copy, len(r["probes"]))  # its features of the probes are losses on the copy
-                add(f"{RIDGE}, and {words} loss{by}", ridge(joined, target, fresh), spent, full, known)
-                sums = standard(plain) + standard(loss)
-                add(
-                    f"ridge on operations and {words} loss, equal weights{by}",
-                    sums,
-                    _search(copy),
-                    full,
-                    known,
-                )
-            add(BOTH + by, standard(plain) + standard(proxy), search, full, known)
+                told = ridge(joined, target, fresh)
+                add(f"{RIDGE}, and {words} loss{by}", told, spent, full, known, of=r)
+                name = f"ridge on operations and {words} loss, equal weights{by}"
+                add(name, standard(plain) + standard(loss), _search(copy), full, known, of=r)
+            add(BOTH + by, standard(plain) + standard(proxy), search, full, known, of=r)
     return base, rows
 
 
@@ -162,9 +172,10 @@ def _sized(name: str, r: Record) -> str:
     return name.replace("200", f"{r['val_size']:,}")
 
 
-def of_total(r: Record) -> bool:
-    """Whether a record is of the paper's split (``--total``)."""
-    return bool(r.get("total"))
+def kind_of(r: Record) -> str:
+    """Which tables a record belongs to: of the paper's split (``--total``), of a recipe with other steps
+    (``--steps``), or the main ones."""
+    return "-total" if r.get("total") else "-steps" if r.get("steps") else ""
 
 
 def _scores(r: Record, metric: str) -> Array:
@@ -217,6 +228,14 @@ def figures(truth: Array, test: Array, ranking: Ranking) -> dict[str, Array]:
     return {name: np.asarray(values) for name, values in found.items()}
 
 
+def pooled(ranked: Sequence[Ranking], values: Sequence[Any]) -> Array:
+    """Values of every run in one vector, in which condensations weigh equally however many draws of probes
+    each had."""
+    runs = Counter(one.seed for one in ranked)
+    times = math.lcm(*runs.values())
+    return np.concatenate([np.tile(v, times // runs[one.seed]) for one, v in zip(ranked, values)])
+
+
 def on_same_cells(
     base: Record, rows: dict[str, list[Ranking]], all_rows: bool
 ) -> tuple[Record, dict[str, list[Ranking]]]:
@@ -246,31 +265,30 @@ def agreement(found: Sequence[Record], short: bool = False, some: bool = False) 
     lines = []
     for name, ranked in rows.items():
         each = [figures(truth, test, one) for one in ranked]
-        joined = {k: np.concatenate([e[k] for e in each]) for k in each[0]}
+        joined = {k: pooled(ranked, [e[k] for e in each]) for k in each[0]}
         mean = {k: float(v.mean()) for k, v in joined.items()}
         low, high = np.quantile(joined["spearman"], [0.05, 0.95])
-        whole = [spearman(truth, one.scores) for one in ranked]
+        whole = pooled(ranked, [spearman(truth, one.scores) for one in ranked])
         line = [
             name,
-            f"{len(ranked)}",
+            _runs(ranked),
             f"{mean['spearman']:.3f} [{low:.2f}, {high:.2f}]",
-            f"{float(np.mean(whole)):.3f}",
+            f"{float(whole.mean()):.3f}",
             "" if name == mine else _gain(ours, ranked, truth),
             f"{mean['top']:.2f}",
             f"{mean['regret']:.2f}",
             f"{mean['promoted']:.2f}",
             f"{mean['equal']:.2f}",
-            _hours(base, [r.full for r in ranked]),
-            f"{float(np.mean([r.search for r in ranked])):,.0f}",
+            _hours(base, ranked),
+            f"{float(pooled(ranked, [r.search for r in ranked]).mean()):,.0f}",
         ]
         lines.append((mean["spearman"], line))
     text = [line for _, line in sorted(lines, key=lambda pair: -pair[0])]
     if ours:
         each = [figures(truth, test, one) for one in ours]
-        after = float(np.mean([e["random"].mean() for e in each]))
-        spent = _hours(base, [r.full for r in ours])
+        after = float(pooled(ours, [e["random"] for e in each]).mean())
         words = f"none: the best of {PROBES} probes and {PROMOTED} random cells"
-        text.append([words, f"{len(ours)}", "", "", "", "", "", "", f"{after:.2f}", spent, "0"])
+        text.append([words, _runs(ours), "", "", "", "", "", "", f"{after:.2f}", _hours(base, ours), "0"])
     head = [
         "ranked by",
         "runs",
@@ -297,20 +315,23 @@ def copies(found: Sequence[Record]) -> str:
     truth, test = np.asarray(base["val"]), np.asarray(base["test"])
     mine = [r for r in found if r["label"] in PAPER]
 
-    def cell(scores: Sequence[Array]) -> str:
-        if not scores:
+    def cell(ranked: Sequence[Ranking]) -> str:
+        if not ranked:
             return "not run"
-        each = [figures(truth, test, Ranking(one[: len(truth)], 0.0))["spearman"] for one in scores]
-        low, high = np.quantile(np.concatenate(each), [0.05, 0.95])
-        return f"{float(np.mean(each)):.2f} [{low:.2f}, {high:.2f}]"
+        reached = pooled(ranked, [figures(truth, test, one)["spearman"] for one in ranked])
+        low, high = np.quantile(reached, [0.05, 0.95])
+        return f"{float(reached.mean()):.2f} [{low:.2f}, {high:.2f}]"
+
+    def ranking(r: Record, metric: str) -> Ranking:
+        return Ranking(_scores(r, metric)[: len(truth)], 0.0, seed=r["seed"])
 
     kinds = [(recipe, metric) for recipe in METRICS for metric in WORDS]
     lines = []
     for method, published in PAPER.items():
         own = [r for r in mine if r["label"] == method]
-        by = [[_scores(r, m) for r in own if r["recipe_name"] == recipe] for recipe, m in kinds]
+        by = [[ranking(r, m) for r in own if r["recipe_name"] == recipe] for recipe, m in kinds]
         seeds = str(len({r["seed"] for r in own}))
-        lines.append([NAMES.get(method, method), seeds, f"{published:.2f}", *(cell(scores) for scores in by)])
+        lines.append([NAMES.get(method, method), seeds, f"{published:.2f}", *map(cell, by)])
     others = (
         _sized(LEARNED["hcdc-probes"], base),
         _sized(LEARNED["hcdc-weighted"], base),
@@ -318,17 +339,24 @@ def copies(found: Sequence[Record]) -> str:
     )
     for name in (*others, RIDGE, "number of parameters", "12 epochs on the full data (table)"):
         if name in rows:
-            shown = cell([one.scores for one in rows[name]])
-            lines.append([name, "", "0.74" if name == others[0] else "", "", "", "", shown])
+            shown = "0.74" if name == others[0] else ""
+            lines.append([name, "", shown, "", "", "", cell(rows[name])])
     head = ["copy", "condensations", "the paper's"]
     head += [f"{recipe} recipe, {WORDS[metric]}" for recipe, metric in kinds]
     return table_text([*head[:-1], f"{head[-1]}, or as it says"], lines)
 
 
-def _hours(base: Record, seconds: Sequence[float]) -> str:
-    """Mean hours; the table's clock is that of CIFAR-10 alone."""
-    known = base["dataset"] == "cifar10" or not any(seconds)
-    return f"{float(np.mean(seconds)) / 3600:.1f}" if known else "not known"
+def _runs(ranked: Sequence[Ranking]) -> str:
+    """How many rankings there are, and of how many condensations where these are fewer."""
+    seeds = len({one.seed for one in ranked})
+    return f"{len(ranked)}" if seeds in (1, len(ranked)) else f"{len(ranked)} of {seeds} condensations"
+
+
+def _hours(base: Record, ranked: Sequence[Ranking]) -> str:
+    """Mean hours on the full data; the table's clock is that of CIFAR-10 alone."""
+    seconds = pooled(ranked, [one.full for one in ranked])
+    known = base["dataset"] == "cifar10" or not seconds.any()
+    return f"{float(seconds.mean()) / 3600:.1f}" if known else "not known"
 
 
 def _in_short(name: str) -> str:
@@ -370,18 +398,27 @@ def figure(found: Sequence[Record], path: str | Path, of_copies: bool = False) -
     return rank_colours({**mine, "method": ours, "truth": truth.tolist(), "rivals": others}, path)
 
 
+def _beside(mine: Ranking, theirs: Sequence[Ranking]) -> Sequence[Ranking]:
+    """Whom a run is compared with: the same probes, or else the same condensation, or else all."""
+    same = [one for one in theirs if one.seed == mine.seed]
+    return [one for one in same if one.draw == mine.draw] or same or theirs
+
+
 def _gain(ours: Sequence[Ranking], theirs: Sequence[Ranking], truth: Array) -> str:
-    """Paired differences of Spearman's correlation, run by run or, of unequal numbers, all with all."""
+    """Paired differences of Spearman's correlation, see `_beside`."""
     if not ours:
         return ""
-    differences: list[float] = []
-    for k, mine in enumerate(ours):
-        for other in (theirs[k],) if len(theirs) == len(ours) else theirs:
-            for some in draws(len(truth)):
-                values = [spearman(truth[some], one.scores[some]) for one in (mine, other)]
-                differences.append(values[0] - values[1])
-    low, high = np.quantile(differences, [0.05, 0.95])
-    return f"{float(np.mean(differences)):+.3f} [{low:+.2f}, {high:+.2f}]"
+    differences: list[Array] = []
+    for mine in ours:
+        gains = [
+            spearman(truth[some], mine.scores[some]) - spearman(truth[some], other.scores[some])
+            for other in _beside(mine, theirs)
+            for some in draws(len(truth))
+        ]
+        differences.append(np.asarray(gains))
+    found = pooled(ours, differences)
+    low, high = np.quantile(found, [0.05, 0.95])
+    return f"{float(found.mean()):+.3f} [{low:+.2f}, {high:+.2f}]"
 
 
 def written(text: str, found: Sequence[Record]) -> str:
@@ -393,9 +430,11 @@ def written(text: str, found: Sequence[Record]) -> str:
             "-some": partial(agreement, some=True),
             "-copies": copies,
             "-total": partial(agreement, some=True),
+            "-steps": partial(agreement, some=True),
         }
         for kind, made in tables.items():
-            mine = [r for r in found if r["dataset"] == benchmark and of_total(r) == (kind == "-total")]
+            own = kind if kind in ("-total", "-steps") else ""
+            mine = [r for r in found if r["dataset"] == benchmark and kind_of(r) == own]
             name = f"nas201-{benchmark}{kind}"
             start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
             if start in text and mine:
@@ -417,8 +456,8 @@ def main() -> None:
         if file.endswith(".md"):
             write_atomic(file, written(Path(file).read_text(), found))
     if given.figures is not None:
-        for benchmark in sorted({r["dataset"] for r in found if not of_total(r)}):
-            mine = [r for r in found if r["dataset"] == benchmark and not of_total(r)]
+        for benchmark in sorted({r["dataset"] for r in found if not kind_of(r)}):
+            mine = [r for r in found if r["dataset"] == benchmark and not kind_of(r)]
             figure(mine, given.figures / f"nas201-{benchmark}.png")
             if any(r["label"] in PAPER for r in mine):
                 figure(mine, given.figures / f"nas201-{benchmark}-copies.png", of_copies=True)
