@@ -167,3 +167,11 @@ def test_mean_interval_of_one_value_has_no_width():
     mean, interval = mean_interval([0.5])
     assert mean == 0.5
     assert all(math.isnan(v) for v in interval.as_list())
+
+
+def test_standard_values_have_mean_0_and_variance_1_or_are_all_0():
+    values = np.array([3.0, -1.0, 4.0, 1.0, -5.0])
+    expected = (values - values.mean()) / values.std()
+    np.testing.assert_allclose(ranks.standard(values), expected)
+    np.testing.assert_allclose(ranks.standard(1e3 * values + 7), expected)
+    assert ranks.standard(np.full(4, 2.0)).tolist() == [0.0] * 4

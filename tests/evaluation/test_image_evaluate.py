@@ -14,10 +14,11 @@ import hcdc.evaluation._evaluate as evaluating
 from hcdc.condensers import condense
 from hcdc.condensers._probing import companion_configs
 from hcdc.core.errors import InputError
+from hcdc.core.ranks import standard
 from hcdc.core.recipe import Recipe
 from hcdc.datasets import CondensedDataset, data
 from hcdc.datasets._images import Images
-from hcdc.evaluation import evaluate
+from hcdc.evaluation import evaluate, ridge_predictions
 from hcdc.evaluation._evaluate import _visits, reopen_task
 from hcdc.spaces import Finite, NASBench201, TableTruth, config_hash, halves
 from hcdc.tasks import ImageTask
@@ -27,6 +28,7 @@ SPACE = NASBench201(channels=2)
 PROBING = {"probes": 6, "probe_steps": 3, "companions": 4}
 ALIGNING = {"trajectories": 1, "holdout": 2, "steps": 1, "check": 1, "batch": 1, "nodes": 3, "iterations": 1}
 SHARED = ["random-val", "random-val-loss", "real-val"]
+RIDGES = ["ridge-probes", "ridge-and-real-val"]
 
 
 def short_recipe(**settings):
@@ -167,7 +169,7 @@ def test_results_come_from_the_table(copied):
 def test_every_rival_is_there(copied):
     method, task, _, _, judged, _ = copied
     rivals = {rival["name"]: rival for rival in judged["rivals"]}
-    expected = [*SHARED, "12-epochs", "parameter-count", *(["ridge-probes"] if method != "aligned" else [])]
+    expected = [*SHARED, "12-epochs", "parameter-count", *(RIDGES if method != "aligned" else [])]
     assert list(rivals) == expected  # an aligned copy has fewer than five full trainings here
     table, configs = FakeTable(), judged["configs"]
     assert rivals["12-epochs"]["proxy"] == [table.score(config, "val", 12) for config in configs]
@@ -209,6 +211,33 @@ def test_the_ranking_is_that_of_networks_trained_on_the_copy(copied):
         assert found == pytest.approx(float(expected), rel=1e-5)
 
 
+def test_ridges_are_of_the_probes_ranks_alone_and_with_the_real_loss(copied):
+    """By hand: a regression of ranks on features, and the loss of the judges on all validation images."""
+    method, task, small, _, judged, _ = copied
+    if method == "aligned":
+        pytest.skip("an aligned copy has fewer than five full trainings here")
+    rivals = {rival["name"]: rival for rival in judged["rivals"]}
+    known = small.meta["probes"]
+    at, fresh = ([SPACE.features(c) for c in some] for some in (known["configs"], judged["configs"]))
+    order = np.argsort(np.argsort(known["score"])) + 1.0
+    assert len(set(known["score"])) == 6
+    plain = ridge_predictions(np.asarray(at), order, np.asarray(fresh))
+    np.testing.assert_allclose(rivals["ridge-probes"]["proxy"], plain)
+    recipe = Recipe.from_dict(small.meta["calibrated_recipe"])
+    losses = [
+        float(torch.stack([nn.functional.cross_entropy(one, task.val.y) for one in predict(task.val)]).mean())
+        for predict in predictors(
+            task, SPACE, judged["configs"], small.train, recipe, seed=0, role="judge", device="cpu"
+        )
+    ]
+    expected = standard(plain) - standard(np.asarray(losses))
+    np.testing.assert_allclose(rivals["ridge-and-real-val"]["proxy"], expected, atol=1e-4)
+    made = small.record["phases"]["train"]
+    assert rivals["ridge-and-real-val"]["extra_seconds"] == pytest.approx(600.0 + made)
+    own = rivals["real-val"]["seconds_per_candidate"] + rivals["ridge-probes"]["seconds_per_candidate"]
+    assert rivals["ridge-and-real-val"]["seconds_per_candidate"] == pytest.approx(own)
+
+
 def test_with_a_table_real_images_are_weighted_where_nothing_else_is_said(digits):
     arguments = {"train_size": 20, "val_size": 10, "truth": FakeTable(), "options": PROBING}
     small = condense(digits, SPACE, "hcdc", **arguments)
@@ -243,7 +272,7 @@ def test_without_a_table_probes_and_judges_are_trained(digits, cache, monkeypatc
     assert small.record["full_trainings"] == 6
     judged = evaluate(small, candidates=5)
     rivals = [rival["name"] for rival in judged["rivals"]]
-    assert rivals == [*SHARED, "early-stopping", "equal-cost", "parameter-count", "ridge-probes"]
+    assert rivals == [*SHARED, "early-stopping", "equal-cost", "parameter-count", *RIDGES]
     assert judged["truth_source"] is None
     assert judged["full_seconds"] > 0
     early = next(rival for rival in judged["rivals"] if rival["name"] == "early-stopping")

@@ -15,7 +15,7 @@ from hcdc.condensers import learn_validation, make_probing
 from hcdc.condensers._probing import expectations
 from hcdc.core import records
 from hcdc.core.errors import InputError
-from hcdc.core.ranks import spearman
+from hcdc.core.ranks import spearman, standard
 from hcdc.core.seeds import derive, numpy_stream
 from hcdc.datasets import CondensedDataset
 from hcdc.datasets._images import Images
@@ -541,7 +541,8 @@ def judged():
         record("hcdc-weighted", loss=[*best[:8], best[9], best[8]], **known),
         record(
             "dm", recipe_name="published", making={"condense_seconds": 70.0}, **{
-                "val.loss": val[:5], "val.score": val[:5]
+                "val.loss": val[:5], "val.score": val[:5], "real.loss": [1, 2, 3, 5, 4][::-1],
+                "real.score": val[4::-1],
             },
         ),
     ]  # fmt: skip
@@ -556,25 +557,84 @@ def test_a_row_has_agreement_regrets_and_cost(judged):
     table = nas201_tables.agreement(judged)
     head = [cell.strip() for cell in table.splitlines()[0].split("|")[1:-1]]
     ours = dict(zip(head, cells_of(table, "**HCDC (b)**: ")))
-    assert ours["Spearman, 20 draws of 100: mean [5 %, 95 %]"] == "1.000 [1.00, 1.00]"
-    assert ours["regret of the pick, points"] == "8.00"  # the pick has .87 by test, the best .95
+    assert ours["Spearman, 1,000 draws of 100: mean [5 %, 95 %]"] == "1.000 [1.00, 1.00]"
+    regret = "regret of the pick, points: mean [5 %, 95 %]"
+    assert ours[regret] == "8.00 [8.00, 8.00]"  # the pick has .87 by test, the best .95
     assert ours["after 5 promotions"] == "8.00"  # the best of these by validation is the pick again
     assert ours["of 25 full trainings, probes among them"] == "2.00"  # the best probe has .93
     assert ours["GPU hours on the full data, promotions apart"] == "2.0"
     assert ours[head[-1]] == "80"  # 30 of condensing and ten times five of judging ten cells
     weighted = dict(zip(head, cells_of(table, "**HCDC (d)**")))
-    assert weighted["regret of the pick, points"] == "0.00"
-    assert weighted["HCDC (b) minus it, same draws"].startswith("+0.012 ")
+    assert weighted[regret] == "0.00 [0.00, 0.00]"
+    gain = "HCDC (b) minus it, all 10: mean, interval of the mean"
+    assert weighted[gain].startswith("+0.012 ")
     worst = dict(zip(head, cells_of(table, "random copy, 200")))
-    assert worst["Spearman, 20 draws of 100: mean [5 %, 95 %]"] == "-1.000 [-1.00, -1.00]"
-    assert worst["HCDC (b) minus it, same draws"].startswith("+2.000 ")
+    assert worst["Spearman, 1,000 draws of 100: mean [5 %, 95 %]"] == "-1.000 [-1.00, -1.00]"
+    assert worst[gain] == "+2.000 [+2.000, +2.000]"
     assert worst[head[-1]] == "51"
-    twelve = dict(zip(head, cells_of(table, "12 epochs")))
+    twelve = dict(zip(head, cells_of(table, nas201_tables.EARLY)))
     assert twelve["GPU hours on the full data, promotions apart"] == "0.2"  # 100 cells, 6 s each
     assert twelve[head[-1]] == "0"
     assert twelve["of 25 full trainings, probes among them"] == "8.00"  # all cells, the best by validation
+    for name, hours in (
+        ("12 epochs and real validation loss, equal weights", "0.2"),
+        ("ridge on operations and 12 epochs, equal weights", "2.2"),
+        ("**HCDC (b)** and 12 epochs, equal weights", "2.2"),
+    ):
+        assert dict(zip(head, cells_of(table, name)))["GPU hours on the full data, promotions apart"] == hours
+    trained = dict(zip(head, cells_of(table, nas201_tables.ALL)))
+    assert trained[regret] == "8.00 [8.00, 8.00]"
+    assert trained["GPU hours on the full data, promotions apart"] == "2.8"
     joined = dict(zip(head, cells_of(table, "ridge on operation counts and parameters, 20 probes, and real")))
     assert joined[head[-1]] == "53"  # four probes more than the copy's 51
+
+
+def test_rankings_with_12_epochs_are_sums_of_standard_values(judged):
+    judged[0]["val12"] = [0.1, 0.5, 0.2, 0.9, 0.3, 0.3, 0.8, 0.7, 0.6, 0.4]
+    judged[3]["loss"] = [0.3, 0.9, 0.1, 0.8, 0.5, 0.2, 0.7, 0.4, 0.6, 0.0]
+    _, rows = nas201_tables.rankings(judged)
+    early = standard(np.asarray(judged[0]["val12"]))
+    real, ours = (-standard(np.asarray(judged[k]["loss"])) for k in (2, 3))
+    ridge = standard(rows[nas201_tables.RIDGE][0].scores)
+    for name, other in (
+        ("12 epochs and real validation loss", real),
+        ("ridge on operations and 12 epochs", ridge),
+        ("**HCDC (b)** and 12 epochs", ours),
+    ):
+        (one,) = rows[f"{name}, equal weights"]
+        np.testing.assert_allclose(one.scores, early + other)
+        assert (one.known is None) == name.startswith("12 epochs")
+
+
+def test_correlations_are_spearmans_row_by_row():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(4, size=(2, 6, 9)).astype(float)  # with ties
+    b[2] = 1.0
+    found = nas201_tables.correlations(a, b)
+    np.testing.assert_allclose(found, [spearman(x, y) for x, y in zip(a, b)])
+    assert np.isnan(found[2])
+    np.testing.assert_allclose(nas201_tables.correlations(a[0], b[0]), found[0])
+
+
+def test_intervals_of_gains_come_from_resampled_cells_and_runs(judged):
+    """By hand, with the same draws; runs of a condensation share its weight."""
+    rng = np.random.default_rng(1)
+    again = [{**judged[3], "draw": k, "loss": rng.random(10).tolist()} for k in (1, 2)]
+    other = [{**r, "seed": 2, "loss": rng.random(10).tolist()} for r in judged[1:4]]
+    _, rows = nas201_tables.rankings([*judged, *again, *other])
+    truth = np.asarray(judged[0]["val"])
+    ours, theirs = rows["**HCDC (b)**: 200 images learned from 20 probes"], rows["number of parameters"]
+    resampled = nas201_tables.Resampled(truth, ours)
+    np.testing.assert_allclose(resampled.weight, [1 / 6, 1 / 6, 1 / 6, 1 / 2])
+    shares = np.bincount(resampled.runs.ravel(), minlength=4) / resampled.runs.size
+    np.testing.assert_allclose(shares, resampled.weight, atol=0.03)
+    means = []
+    for cells, runs in zip(resampled.cells[1:], resampled.runs):
+        rival = spearman(truth[cells], theirs[0].scores[cells])
+        means.append(np.mean([spearman(truth[cells], ours[k].scores[cells]) - rival for k in runs]))
+    low, high = np.quantile(means, [0.05, 0.95])
+    mean = resampled.weight @ [spearman(truth, one.scores) - 1 for one in ours]  # parameters rank as truth
+    assert resampled.gain(theirs) == f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 def test_rows_of_a_table_are_judged_on_the_same_cells(judged):
@@ -592,7 +652,7 @@ def test_rows_of_a_table_are_judged_on_the_same_cells(judged):
     short = [r | {"loss": r["loss"][:5], "judge_seconds": r["judge_seconds"] / 2} for r in judged[1:5]]
     ours = cells_of(nas201_tables.agreement([base, *short]), "**HCDC (b)**: ")
     assert cells_of(some, "**HCDC (b)**: ") == ours
-    assert ours[6] == "0.00"  # of ten it is 8
+    assert ours[6] == "0.00 [0.00, 0.00]"  # of ten it is 8
 
 
 def test_a_run_on_fewer_cells_leaves_the_others_in_the_table(judged, tmp_path):
@@ -614,9 +674,9 @@ def test_condensations_weigh_equally_however_many_probes_were_drawn(judged):
     assert ours[1] == "4 of 2 condensations"
     assert [float(cell.split()[0]) for cell in ours[2:4]] == [0.0, 0.0]
     assert ours[-1] == "110"  # 80 and 140
-    assert ours[6] == "26.00"  # 8 and 44 points: the second picks the worst cell, .51 by test
+    assert ours[6] == "26.00 [8.00, 44.00]"  # 8 and 44 points: the second picks the worst cell, .51 by test
     shown = cells_of(nas201_tables.copies([*judged, *again, *other]), "**HCDC (b)**: ")
-    assert shown[-1].endswith("0.00 [-1.00, 1.00]")
+    assert float(shown[-1]) == 0.0
 
 
 def test_gains_are_over_the_same_probes_or_the_same_condensation(judged):
@@ -624,9 +684,9 @@ def test_gains_are_over_the_same_probes_or_the_same_condensation(judged):
     turned = [{**r, "seed": 2, "loss": r["loss"][::-1]} for r in judged[1:4]]
     again = [{**judged[3], "draw": 1}]
     table = nas201_tables.agreement([*judged, *turned, *again])
-    assert cells_of(table, "same S_train, real validation images")[4] == "+0.000 [+0.00, +0.00]"
-    assert cells_of(table, "random copy, 200")[4] == "+0.000 [-2.00, +2.00]"
-    assert cells_of(table, "number of parameters")[4] == "-1.000 [-2.00, +0.00]"
+    assert cells_of(table, "same S_train, real validation images")[4] == "+0.000 [+0.000, +0.000]"
+    assert cells_of(table, "random copy, 200")[4] == "+0.000 [-2.000, +2.000]"
+    assert cells_of(table, "number of parameters")[4] == "-1.000 [-2.000, +0.000]"
 
 
 def test_copies_of_other_sizes_are_not_mixed(judged, tmp_path):
@@ -668,13 +728,14 @@ def test_the_papers_split_has_a_table_of_its_own(judged):
 
 def test_copies_are_shown_by_recipe_and_metric(judged):
     better = record("dm", recipe_name="calibrated", **{"val.loss": [1, 2, 3, 5, 4], "val.score": [0.0] * 5})
-    better |= {"val.score": judged[-1]["val.score"][::-1], "seed": 2}
+    better |= {"val.score": judged[-1]["val.score"][::-1], "seed": 2, "real.loss": [5, 4, 3, 2, 1]}
+    better |= {"real.score": [1, 2, 3, 5, 4]}
     table = nas201_tables.copies([*judged, better])
     dm = cells_of(table, "DM ")
     assert dm[:3] == ["DM", "2", "-0.10"]
-    assert [cell.split()[0] for cell in dm[3:]] == ["1.00", "-1.00", "-1.00", "-0.90"]
+    assert dm[3:] == ["1.00 / -1.00", "-1.00 / 0.90", "-1.00 / 0.90", "-0.90 / 1.00"]
     assert cells_of(table, "random ")[1:] == ["0", "-0.12", *["not run"] * 4]
-    assert cells_of(table, "**HCDC (b)**")[2:] == ["0.74", "", "", "", "1.00 [1.00, 1.00]"]
+    assert cells_of(table, "**HCDC (b)**")[2:] == ["0.74", "", "", "", "1.00"]
     assert cells_of(table, "12 epochs")[-1].startswith("-1.00")
 
 
@@ -689,7 +750,7 @@ def test_cells_that_judged_nothing_are_left_out(judged):
     assert nas201_tables.agreement([base, *judged[1:]]) == whole
     head = [cell.strip() for cell in whole.splitlines()[0].split("|")[1:-1]]
     ours = dict(zip(head, cells_of(whole, "**HCDC (b)**: ")))
-    assert ours["regret of the pick, points"] == "0.00"  # of ten it is 8
+    assert ours["regret of the pick, points: mean [5 %, 95 %]"] == "0.00 [0.00, 0.00]"  # of ten it is 8
 
 
 def test_records_with_other_judging_cells_are_refused(judged):
@@ -730,7 +791,7 @@ def test_hours_of_trainings_on_other_data_than_the_clocks_are_not_known(judged):
     ]
     heads = [[cell.strip() for cell in table.splitlines()[0].split("|")[1:-1]] for table in tables]
     assert heads[0] == heads[1]
-    for row, hours in (("**HCDC (b)**: ", "2.0"), ("12 epochs", "0.2"), ("none: the best of", "2.0")):
+    for row, hours in (("**HCDC (b)**: ", "2.0"), (nas201_tables.EARLY, "0.2"), ("none: the best of", "2.0")):
         here, there = (dict(zip(heads[0], cells_of(table, row))) for table in tables)
         assert (here.pop(name), there.pop(name)) == (hours, "not known")
         assert here == there
@@ -763,27 +824,28 @@ def test_a_figure_is_drawn_of_a_draw(judged, tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_figure_of_copies_has_them_on_their_cells_and_no_regressions(judged, monkeypatch):
-    monkeypatch.setattr(nas201_tables, "rank_colours", lambda drawn, path: drawn)
+def test_a_figure_of_copies_has_them_on_their_cells_and_random_images_once(judged, monkeypatch):
+    monkeypatch.setattr(nas201_tables, "rank_colours", lambda drawn, path, of: drawn)
     plain, drawn = (nas201_tables.figure(judged, "none.png", of_copies=v) for v in (False, True))
     names = [{one["name"] for one in each["rivals"]} for each in (plain, drawn)]
     assert not any("copy, published" in name for name in names[0])
     assert any(name.startswith("DM copy, published recipe") for name in names[1])
-    assert any("ridge" in name for name in names[0])
-    assert not any("ridge" in name for name in names[1])
+    assert all(any("ridge" in name for name in each) for each in names)
+    assert [any(name.startswith("random copy, 200") for name in each) for each in names] == [True, False]
+    assert not any(nas201_tables.ALL in each for each in names)
     assert sorted(drawn["truth"]) == judged[0]["val"][:5]
 
 
 def test_the_draw_of_a_figure_is_the_median_one_of_hcdc(judged, monkeypatch):
     monkeypatch.setattr(nas201_tables, "CELLS", 5)
-    monkeypatch.setattr(nas201_tables, "rank_colours", lambda drawn, path: drawn)
+    monkeypatch.setattr(nas201_tables, "rank_colours", lambda drawn, path, of: drawn)
     loss = [0.3, 0.9, 0.1, 0.8, 0.5, 0.2, 0.7, 0.4, 0.6, 0.0]
     judged[3]["loss"] = loss
     drawn = nas201_tables.figure(judged, "none.png")
     truth = np.asarray(judged[0]["val"])
     reached = sorted(spearman(truth[some], -np.asarray(loss)[some]) for some in nas201_tables.draws(10))
-    assert reached[0] < reached[9] <= drawn["spearman"] <= reached[10] < reached[-1]
-    (some,) = [d for d in nas201_tables.draws(10) if truth[d].tolist() == drawn["truth"]]
+    assert reached[0] < reached[499] <= drawn["spearman"] <= reached[500] < reached[-1]
+    some = next(d for d in nas201_tables.draws(10) if truth[d].tolist() == drawn["truth"])
     assert drawn["proxy"] == (-np.asarray(loss)[some]).tolist()
     assert drawn["method"].startswith("HCDC (b):")
     real = next(one for one in drawn["rivals"] if one["name"].startswith("same S_train, real"))

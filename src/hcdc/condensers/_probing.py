@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Phase
-from hcdc.core.ranks import spearman
+from hcdc.core.ranks import spearman, standard
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream, stream
 from hcdc.spaces import Config, Space, halves
@@ -222,12 +222,6 @@ def make_companions(
         return None
     joined = standard(scores[kept]) + standard(np.asarray(expected)[kept])
     return Companions([networks[k] for k in kept], joined.tolist())
-
-
-def standard(values: Array) -> Array:
-    """Values with mean 0 and variance 1, or all 0 where they are equal."""
-    found: Array = (values - values.mean()) / max(float(values.std()), 1e-12)
-    return found
 
 
 def _pool(task: Task, seed: int, config: Probing, least: int) -> Any:

@@ -30,6 +30,12 @@ def _undefined(a: Array, b: Array) -> bool:
     return len(a) < 2 or not finite or bool((a == a[0]).all()) or bool((b == b[0]).all())
 
 
+def standard(values: Array) -> Array:
+    """Values with mean 0 and variance 1, or all 0 where they are equal."""
+    found: Array = (values - values.mean()) / max(float(values.std()), 1e-12)
+    return found
+
+
 def spearman(truth: ArrayLike, proxy: ArrayLike) -> float:
     """Spearman's rank correlation; NaN where it is not defined (constant or non-finite, fewer than two)."""
     a, b = _pair(truth, proxy)

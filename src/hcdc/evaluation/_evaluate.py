@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import stats
 
 from hcdc.core import ranks
 from hcdc.core.errors import InputError
@@ -321,7 +322,11 @@ class _Judge:
         else:
             self._shortened(add, full, budget, full_seconds)
         phase.step(3)
-        self._without_training(add, count, full, full_seconds)
+        counts = [self._parameters(config) for config in self.configs]
+        if all(c is not None for c in counts):
+            sizes = [float(c) for c in counts if c is not None]
+            add("parameter-count", "number of parameters, no training", sizes, 0.0)
+        self._from_probes(add, results, full, full_seconds)
         phase.step(4)
         return found
 
@@ -346,30 +351,36 @@ class _Judge:
                 *self.on_full(dataclasses.replace(full, steps=steps, seeds=1)),
             )
 
-    def _without_training(
-        self, add: Callable[..., None], count: int, full: Recipe, full_seconds: float
+    def _from_probes(
+        self, add: Callable[..., None], results: list[Result], full: Recipe, full_seconds: float
     ) -> None:
-        """Rivals that train nothing: the size of the network, and a regression on the probes."""
-        counts = [self._parameters(config) for config in self.configs]
-        if all(c is not None for c in counts):
-            sizes = [float(c) for c in counts if c is not None]
-            add("parameter-count", "number of parameters, no training", sizes, 0.0)
+        """Rivals that see the same full trainings: a regression on them, alone and with the real loss.
+
+        It is fitted to ranks: a few probes with very low scores would decide a regression on scores.
+        """
         probes = self.small.meta.get("probes") or {}
         described = probes.get("lam") or [self.space.features(c) for c in probes.get("configs") or []]
-        if len(described) >= 5:
-            lam, value = np.asarray(described, np.float64), np.asarray(probes["score"], np.float64)
-            own = self.space.encode if "lam" in probes else self.space.features
-            each = full.seeds if "lam" in probes else 1  # a point of a trajectory is a training of one seed
-            fresh = np.asarray([list(own(config)) for config in self.configs], np.float64)
-            begun = time.perf_counter()
-            predicted = ridge_predictions(lam, value, fresh)
-            add(
-                "ridge-probes",
-                f"kernel ridge on the {len(lam)} full trainings that condensing made, no copy at all",
-                predicted.tolist(),
-                time.perf_counter() - begun,
-                extra=len(lam) * full_seconds / (count * each),
-            )
+        if len(described) < 5:
+            return
+        own = self.space.encode if "lam" in probes else self.space.features
+        each = full.seeds if "lam" in probes else 1  # a point of a trajectory is a training of one seed
+        extra = len(described) * full_seconds / (len(self.configs) * each)
+        fresh = np.asarray([list(own(config)) for config in self.configs], np.float64)
+        begun = time.perf_counter()
+        predicted = ridge_predictions(
+            np.asarray(described, np.float64), stats.rankdata(probes["score"]), fresh
+        )
+        seconds = time.perf_counter() - begun
+        words = f"kernel ridge on the {len(described)} full trainings that condensing made"
+        add("ridge-probes", f"{words}, no copy at all", predicted.tolist(), seconds, extra=extra)
+        real = np.asarray(proxy_scores(results, "loss", "real"))
+        add(
+            "ridge-and-real-val",
+            "that ridge and the loss of the same S_train on the whole real validation set, equal weights",
+            (ranks.standard(predicted) + ranks.standard(real)).tolist(),
+            seconds + sum(r.seconds_for("real") for r in results),
+            extra=extra + self.small.record.get("phases", {}).get("train", 0.0),
+        )
 
     def _parameters(self, config: Config) -> int | None:
         """Number of parameters of a candidate; None where nobody knows."""

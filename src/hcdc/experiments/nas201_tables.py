@@ -16,23 +16,24 @@ All rows of a table are judged on the same draws of 100 cells. What costs nothin
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
-from hcdc.condensers._probing import rank_targets, ridge, standard
+from hcdc.condensers._probing import rank_targets, ridge
 from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
-from hcdc.core.ranks import spearman
+from hcdc.core.ranks import spearman, standard
 from hcdc.core.seeds import numpy_stream
 from hcdc.experiments.nas201 import PROTOCOL
 from hcdc.experiments.tables import table_text
@@ -41,7 +42,7 @@ from hcdc.spaces import NASBench201
 
 Array = NDArray[np.float64]
 Record = dict[str, Any]
-DRAWS, CELLS, TOP, PROMOTED, PROBES = 20, 100, 30, 5, 20
+DRAWS, CELLS, TOP, PROMOTED, PROBES = 1000, 100, 30, 5, 20
 
 LEARNED = {
     "hcdc-probes": "**HCDC (b)**: 200 images learned from 20 probes",
@@ -66,6 +67,8 @@ NAMES = {"kcenter": "K-Center", "herding": "Herding"} | {
 WORDS = {"score": "accuracy", "loss": "loss"}
 BOTH = "**HCDC (b)** and the ridge on operations, equal weights"
 RIDGE = "ridge on operation counts and parameters, 20 probes"
+EARLY = "12 epochs on the full data (table)"
+ALL = "all trained for 200 epochs on the full data (table)"
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,9 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]
 
     trial = float(np.mean(base["seconds"]))
     add("number of parameters", np.asarray(base["parameters"], float), 0.0)
-    add("12 epochs on the full data (table)", np.asarray(base["val12"]), 0.0, CELLS * trial * 12 / 200)
+    early, early_seconds = np.asarray(base["val12"]), CELLS * trial * 12 / 200
+    add(EARLY, early, 0.0, early_seconds)
+    add(ALL, np.asarray(base["val"]), 0.0, CELLS * trial)
     features = np.asarray(base["features"], float)
     shared = {
         (r["label"], r["seed"], r.get("train_method", "random")): r for r in found if r["label"] in SHARED
@@ -134,7 +139,11 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]
         made = r.get("train_method", "random")
         by = "" if made == "random" else f" (S_train by {made})"
         if r["label"] in SHARED:
-            add(_sized(SHARED[r["label"]], r) + by, -np.asarray(r["loss"]), search, of=r)
+            loss = -np.asarray(r["loss"])
+            add(_sized(SHARED[r["label"]], r) + by, loss, search, of=r)
+            if r["label"] == "real-val":
+                name = f"12 epochs and real validation loss, equal weights{by}"
+                add(name, standard(early[:cells]) + standard(loss), search, early_seconds, of=r)
         elif r["label"] not in LEARNED:
             metric = METRICS[r["recipe_name"]]
             name = f"{NAMES.get(r['label'], r['label'])} copy, {r['recipe_name']} recipe, by {WORDS[metric]}"
@@ -153,6 +162,9 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]
             full = r["probe_seconds"]
             if not by:
                 add(RIDGE, plain, 0.0, full, known, of=r)
+                both = standard(plain) + standard(early[:cells])
+                name = "ridge on operations and 12 epochs, equal weights"
+                add(name, both, 0.0, full + early_seconds, known, of=r)
             for label, words in (("random-val", "the random copy's"), ("real-val", "real validation")):
                 joined = np.column_stack([at, -np.asarray(r["probe_losses"][label.split("-")[0]])])
                 copy = shared[label, r["seed"], made]
@@ -164,6 +176,9 @@ def rankings(found: Sequence[Record]) -> tuple[Record, dict[str, list[Ranking]]]
                 name = f"ridge on operations and {words} loss, equal weights{by}"
                 add(name, standard(plain) + standard(loss), _search(copy), full, known, of=r)
             add(BOTH + by, standard(plain) + standard(proxy), search, full, known, of=r)
+            both = standard(proxy) + standard(early[:cells])
+            name = f"**HCDC (b)** and 12 epochs, equal weights{by}"
+            add(name, both, search, full + early_seconds, known, of=r)
     return base, rows
 
 
@@ -178,9 +193,10 @@ def kind_of(r: Record) -> str:
     return "-total" if r.get("total") else "-steps" if r.get("steps") else ""
 
 
-def _scores(r: Record, metric: str) -> Array:
-    """What a copy says of cells, higher is better."""
-    return np.asarray(r["val.score"]) if metric == "score" else -np.asarray(r["val.loss"])
+def _scores(r: Record, metric: str, part: str = "val") -> Array:
+    """What a copy says of cells, higher is better; ``part`` "real" is the real validation set."""
+    values = np.asarray(r[f"{part}.{metric}"], float)
+    return values if metric == "score" else -values
 
 
 def _losses(r: Record) -> list[float]:
@@ -195,10 +211,25 @@ def _search(r: Record, more: int = 0) -> float:
     return float(making + r["judge_seconds"] * (CELLS + more) / cells)
 
 
-def draws(cells: int) -> list[NDArray[np.int64]]:
-    """The draws of 100 cells, the same for all rows that were judged on as many."""
+def draws(cells: int) -> NDArray[np.int64]:
+    """The draws of 100 cells ``[DRAWS, 100]``, the same for all rows that were judged on as many."""
     rng = numpy_stream(0, "nas201-draws")
-    return [rng.permutation(cells)[: min(CELLS, cells)] for _ in range(DRAWS)]
+    return np.stack([rng.permutation(cells)[: min(CELLS, cells)] for _ in range(DRAWS)])
+
+
+def correlations(truth: Array, scores: Array) -> Array:
+    """Spearman's correlations ``[...]`` of two arrays ``[..., n]``, row by row."""
+    found: Array = (_ranks(truth) * _ranks(scores)).sum(-1)
+    return found
+
+
+def _ranks(values: Array) -> Array:
+    """Ranks with mean 0 and length 1 along the last axis."""
+    ranked = stats.rankdata(values, axis=-1)
+    ranked -= ranked.mean(-1, keepdims=True)
+    with np.errstate(invalid="ignore"):  # constant values have no correlation, which NaN says
+        found: Array = ranked / np.sqrt((ranked * ranked).sum(-1, keepdims=True))
+    return found
 
 
 def figures(truth: Array, test: Array, ranking: Ranking) -> dict[str, Array]:
@@ -209,23 +240,32 @@ def figures(truth: Array, test: Array, ranking: Ranking) -> dict[str, Array]:
     ``random``: the same of the probes and 5 random cells. A probe may be better than all cells of a draw, so
     regrets may be negative.
     """
-    names = ("spearman", "top", "regret", "promoted", "equal", "random")
-    found: dict[str, list[float]] = {name: [] for name in names}
-    for some in draws(len(ranking.scores)):
-        t, s, p = truth[some], test[some], ranking.scores[some]
-        found["spearman"].append(spearman(t, p))
-        best = np.argsort(-t, kind="stable")[:TOP]
-        found["top"].append(spearman(t[best], p[best]))
-        order = np.argsort(-p, kind="stable")
-        found["regret"].append(100 * float(s.max() - s[order[0]]))
-        probes = [] if ranking.known is None else [ranking.known]
-        more = order[: PROMOTED if probes else PROMOTED + PROBES]
-        for name, some_more, known in (
-            ("promoted", order[:PROMOTED], []), ("equal", more, probes), ("random", range(PROMOTED), probes)
-        ):  # fmt: skip
-            pool = [(t[i], s[i]) for i in some_more] + known
-            found[name].append(100 * float(s.max() - max(pool, key=lambda pair: pair[0])[1]))
-    return {name: np.asarray(values) for name, values in found.items()}
+    some = draws(len(ranking.scores))
+    t, s, p = truth[some], test[some], ranking.scores[some]
+    best = np.argsort(-t, axis=1, kind="stable")[:, :TOP]
+    order = np.argsort(-p, axis=1, kind="stable")
+    anyone = np.tile(np.arange(min(PROMOTED, some.shape[1])), (len(some), 1))
+    probes = ranking.known is not None
+    more = order[:, : PROMOTED if probes else PROMOTED + PROBES]
+
+    def regret(chosen: NDArray[np.int64], known: tuple[float, float] | None = None) -> Array:
+        """Points of test accuracy that the best by validation of some is below the best by test of all."""
+        val, reached = (np.take_along_axis(values, chosen, 1) for values in (t, s))
+        if known is not None:
+            every = np.tile(known, (len(some), 1))
+            val, reached = np.column_stack([val, every[:, 0]]), np.column_stack([reached, every[:, 1]])
+        picked = np.take_along_axis(reached, val.argmax(1, keepdims=True), 1)[:, 0]
+        lost: Array = 100 * (s.max(1) - picked)
+        return lost
+
+    return {
+        "spearman": correlations(t, p),
+        "top": correlations(np.take_along_axis(t, best, 1), np.take_along_axis(p, best, 1)),
+        "regret": regret(order[:, :1]),
+        "promoted": regret(order[:, :PROMOTED]),
+        "equal": regret(more, ranking.known),
+        "random": regret(anyone, ranking.known),
+    }
 
 
 def pooled(ranked: Sequence[Ranking], values: Sequence[Any]) -> Array:
@@ -262,21 +302,23 @@ def agreement(found: Sequence[Record], short: bool = False, some: bool = False) 
     truth, test = np.asarray(base["val"]), np.asarray(base["test"])
     mine = _sized(LEARNED["hcdc-probes"], base)
     ours = rows.get(mine, [])
+    resampled = Resampled(truth, ours)
     lines = []
     for name, ranked in rows.items():
         each = [figures(truth, test, one) for one in ranked]
         joined = {k: pooled(ranked, [e[k] for e in each]) for k in each[0]}
         mean = {k: float(v.mean()) for k, v in joined.items()}
         low, high = np.quantile(joined["spearman"], [0.05, 0.95])
-        whole = pooled(ranked, [spearman(truth, one.scores) for one in ranked])
+        whole = pooled(ranked, [correlations(truth, one.scores) for one in ranked])
+        least, most = np.quantile(joined["regret"], [0.05, 0.95])
         line = [
             name,
             _runs(ranked),
             f"{mean['spearman']:.3f} [{low:.2f}, {high:.2f}]",
             f"{float(whole.mean()):.3f}",
-            "" if name == mine else _gain(ours, ranked, truth),
+            "" if name == mine else resampled.gain(ranked),
             f"{mean['top']:.2f}",
-            f"{mean['regret']:.2f}",
+            f"{mean['regret']:.2f} [{least:.2f}, {most:.2f}]",
             f"{mean['promoted']:.2f}",
             f"{mean['equal']:.2f}",
             _hours(base, ranked),
@@ -292,11 +334,11 @@ def agreement(found: Sequence[Record], short: bool = False, some: bool = False) 
     head = [
         "ranked by",
         "runs",
-        f"Spearman, {DRAWS} draws of {CELLS}: mean [5 %, 95 %]",
+        f"Spearman, {DRAWS:,} draws of {CELLS}: mean [5 %, 95 %]",
         f"all {len(truth)}",
-        "HCDC (b) minus it, same draws",
+        f"HCDC (b) minus it, all {len(truth)}: mean, interval of the mean",
         f"top {TOP}",
-        "regret of the pick, points",
+        "regret of the pick, points: mean [5 %, 95 %]",
         f"after {PROMOTED} promotions",
         f"of {PROBES + PROMOTED} full trainings, probes among them",
         "GPU hours on the full data, promotions apart",
@@ -307,40 +349,40 @@ def agreement(found: Sequence[Record], short: bool = False, some: bool = False) 
 
 
 def copies(found: Sequence[Record]) -> str:
-    """Copies of CIFAR-10 by other methods: Spearman's correlation by recipe and metric, the paper's beside.
+    """Copies of CIFAR-10 by other methods: Spearman's correlation by recipe and metric on the copy's own
+    validation images / on the real ones, the paper's beside.
 
     Other rankings are there for the same cells, the first ones.
     """
     base, rows = on_same_cells(*rankings(found), all_rows=True)
-    truth, test = np.asarray(base["val"]), np.asarray(base["test"])
+    truth = np.asarray(base["val"])
     mine = [r for r in found if r["label"] in PAPER]
 
-    def cell(ranked: Sequence[Ranking]) -> str:
-        if not ranked:
-            return "not run"
-        reached = pooled(ranked, [figures(truth, test, one)["spearman"] for one in ranked])
-        low, high = np.quantile(reached, [0.05, 0.95])
-        return f"{float(reached.mean()):.2f} [{low:.2f}, {high:.2f}]"
-
-    def ranking(r: Record, metric: str) -> Ranking:
-        return Ranking(_scores(r, metric)[: len(truth)], 0.0, seed=r["seed"])
+    def cell(method: str, recipe: str, metric: str) -> str:
+        own = [r for r in mine if r["label"] == method and r["recipe_name"] == recipe]
+        reached = [
+            np.mean([correlations(truth, _scores(r, metric, part)[: len(truth)]) for r in own])
+            for part in ("val", "real")
+            if own
+        ]
+        return " / ".join(f"{value:.2f}" for value in reached) or "not run"
 
     kinds = [(recipe, metric) for recipe in METRICS for metric in WORDS]
     lines = []
     for method, published in PAPER.items():
-        own = [r for r in mine if r["label"] == method]
-        by = [[ranking(r, m) for r in own if r["recipe_name"] == recipe] for recipe, m in kinds]
-        seeds = str(len({r["seed"] for r in own}))
-        lines.append([NAMES.get(method, method), seeds, f"{published:.2f}", *map(cell, by)])
+        seeds = str(len({r["seed"] for r in mine if r["label"] == method}))
+        shown = [cell(method, *kind) for kind in kinds]
+        lines.append([NAMES.get(method, method), seeds, f"{published:.2f}", *shown])
     others = (
         _sized(LEARNED["hcdc-probes"], base),
         _sized(LEARNED["hcdc-weighted"], base),
         SHARED["real-val"],
     )
-    for name in (*others, RIDGE, "number of parameters", "12 epochs on the full data (table)"):
+    for name in (*others, RIDGE, "number of parameters", EARLY):
         if name in rows:
-            shown = "0.74" if name == others[0] else ""
-            lines.append([name, "", shown, "", "", "", cell(rows[name])])
+            whole = pooled(rows[name], [correlations(truth, one.scores) for one in rows[name]])
+            ours = "0.74" if name == others[0] else ""
+            lines.append([name, "", ours, "", "", "", f"{float(whole.mean()):.2f}"])
     head = ["copy", "condensations", "the paper's"]
     head += [f"{recipe} recipe, {WORDS[metric]}" for recipe, metric in kinds]
     return table_text([*head[:-1], f"{head[-1]}, or as it says"], lines)
@@ -374,18 +416,22 @@ def figure(found: Sequence[Record], path: str | Path, of_copies: bool = False) -
     It is the draw in which HCDC's correlation is the median of its draws.
 
     Args:
-        of_copies: Copies of other methods beside HCDC, on the cells that judged them, and no regressions.
+        of_copies: Copies of other methods beside HCDC, on the cells that judged them.
     """
     base, rows = on_same_cells(*rankings(found), all_rows=of_copies)
-    if of_copies:
-        rows = {name: ranked for name, ranked in rows.items() if "ridge" not in name}
+    left_out = [ALL]
+    if of_copies:  # random images are there once, and of the sums two are enough
+        left_out += [_sized(SHARED["random-val"], base), f"{RIDGE}, and", "the random copy's"]
+        left_out += ["12 epochs and", "and 12 epochs"]
+    rows = {name: ranked for name, ranked in rows.items() if not any(part in name for part in left_out)}
     whole, ours = {name: ranked[0] for name, ranked in rows.items()}, _sized(LEARNED["hcdc-probes"], base)
     first = next((one for name, one in whole.items() if name.startswith(ours)), None)
     if first is None:
         raise InputError("the figure shows HCDC (b) beside the others, and the records have no run of it")
     every = np.asarray(base["val"])
-    reached = [(spearman(every[some], first.scores[some]), k) for k, some in enumerate(draws(len(every)))]
-    some = draws(len(every))[sorted(reached)[len(reached) // 2][1]]
+    all_draws = draws(len(every))
+    reached = correlations(every[all_draws], first.scores[all_draws])
+    some = all_draws[np.argsort(reached, kind="stable")[len(reached) // 2]]
     truth = every[some]
     named = {_in_short(name): one.scores[some] for name, one in whole.items()}
     ours = next(name for name in named if name.startswith("HCDC (b):"))
@@ -395,7 +441,8 @@ def figure(found: Sequence[Record], path: str | Path, of_copies: bool = False) -
     ]
     mine = next(one for one in contenders if one["name"] == ours)
     others = [one for one in contenders if one is not mine]
-    return rank_colours({**mine, "method": ours, "truth": truth.tolist(), "rivals": others}, path)
+    drawn = {**mine, "method": ours, "truth": truth.tolist(), "rivals": others}
+    return rank_colours(drawn, path, f"NAS-Bench-201, {base['dataset'].replace('cifar', 'CIFAR-')}")
 
 
 def _beside(mine: Ranking, theirs: Sequence[Ranking]) -> Sequence[Ranking]:
@@ -404,21 +451,44 @@ def _beside(mine: Ranking, theirs: Sequence[Ranking]) -> Sequence[Ranking]:
     return [one for one in same if one.draw == mine.draw] or same or theirs
 
 
-def _gain(ours: Sequence[Ranking], theirs: Sequence[Ranking], truth: Array) -> str:
-    """Paired differences of Spearman's correlation, see `_beside`."""
-    if not ours:
-        return ""
-    differences: list[Array] = []
-    for mine in ours:
-        gains = [
-            spearman(truth[some], mine.scores[some]) - spearman(truth[some], other.scores[some])
-            for other in _beside(mine, theirs)
-            for some in draws(len(truth))
-        ]
-        differences.append(np.asarray(gains))
-    found = pooled(ours, differences)
-    low, high = np.quantile(found, [0.05, 0.95])
-    return f"{float(found.mean()):+.3f} [{low:+.2f}, {high:+.2f}]"
+class Resampled:
+    """Gains of rankings over others: Spearman's correlation on all cells, and on resampled ones.
+
+    Args:
+        truth: Full-data scores of the cells ``[n]``.
+        ours: The rankings that gain.
+    """
+
+    def __init__(self, truth: Array, ours: Sequence[Ranking]):
+        self.rng, count = numpy_stream(0, "nas201-resampled"), len(truth)
+        self.cells = np.vstack([np.arange(count), self.rng.integers(count, size=(DRAWS, count))])
+        self.truth, self.ours = _ranks(truth[self.cells]), ours
+        self.reached = [self.correlations(one) for one in ours]
+        each = Counter(one.seed for one in ours)
+        self.weight = np.asarray([1.0 / each[one.seed] for one in ours]) / max(len(each), 1)
+        if ours:
+            self.runs = self.rng.choice(len(ours), size=(DRAWS, len(ours)), p=self.weight)
+
+    def correlations(self, one: Ranking) -> Array:
+        """On all cells, then on each resampled lot, ``[1 + DRAWS]``."""
+        found: Array = (self.truth * _ranks(one.scores[self.cells])).sum(-1)
+        return found
+
+    def gain(self, theirs: Sequence[Ranking]) -> str:
+        """Mean of the gains, pair by pair (see `_beside`), and an interval of that mean: cells and runs are
+        resampled."""
+        if not self.ours:
+            return ""
+        known = {id(one): self.correlations(one) for one in theirs}
+        gains = np.stack(
+            [
+                mine - np.mean([known[id(other)] for other in _beside(one, theirs)], 0)
+                for one, mine in zip(self.ours, self.reached)
+            ]
+        )
+        means = np.take_along_axis(gains[:, 1:].T, self.runs, 1).mean(1)
+        low, high = np.quantile(means, [0.05, 0.95])
+        return f"{float(self.weight @ gains[:, 0]):+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 def written(text: str, found: Sequence[Record]) -> str:
@@ -426,11 +496,11 @@ def written(text: str, found: Sequence[Record]) -> str:
     for benchmark in ("cifar10", "cifar100"):
         tables: dict[str, Callable[[Sequence[Record]], str]] = {
             "": agreement,
-            "-short": partial(agreement, short=True),
-            "-some": partial(agreement, some=True),
+            "-short": functools.partial(agreement, short=True),
+            "-some": functools.partial(agreement, some=True),
             "-copies": copies,
-            "-total": partial(agreement, some=True),
-            "-steps": partial(agreement, some=True),
+            "-total": functools.partial(agreement, some=True),
+            "-steps": functools.partial(agreement, some=True),
         }
         for kind, made in tables.items():
             own = kind if kind in ("-total", "-steps") else ""

@@ -46,6 +46,7 @@ RIVALS = {
     "random-reach-val-loss": "same S_train, S_val before learning, by loss",
     "real-val": "same S_train, the whole real validation set",
     "ridge-probes": "kernel ridge on the same full trainings",
+    "ridge-and-real-val": "that ridge and the real validation loss, equal weights",
     "early-stopping": "full data, as many example visits as the copy",
     "equal-cost": "full data, the same total seconds",
     "parameter-count": "number of parameters",

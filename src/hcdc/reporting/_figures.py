@@ -205,7 +205,7 @@ def _worst_first(scores: Any) -> Any:
     return np.lexsort((numpy_stream(0, "ties").random(len(scores)), scores))
 
 
-def draw_rank_colours(evaluations: Sequence[Evaluation]) -> Any:
+def draw_rank_colours(evaluations: Sequence[Evaluation], of: str = "") -> Any:
     """The paper's figure of ranks: candidates from worst to best as each method has it, by true rank.
 
     Rows are the full data, then copies and rivals by Spearman's correlation; a method without a ranking has
@@ -213,6 +213,7 @@ def draw_rank_colours(evaluations: Sequence[Evaluation]) -> Any:
 
     Args:
         evaluations: Evaluations of the same candidates against the same truth.
+        of: What the title begins with.
     """
     truth = _scores(evaluations[0]["truth"])
     rank = stats.rankdata(-truth)  # 1 is best
@@ -248,7 +249,8 @@ def draw_rank_colours(evaluations: Sequence[Evaluation]) -> Any:
     if without:
         names = ", ".join(one.name for one in without)
         axes.set_xlabel(literal(f"without a ranking: {names}"), fontsize=8, color=GREY)
-    axes.set_title(f"{len(truth)} candidates in each method's order, from worst to best", fontsize=11)
+    title = f"{len(truth)} candidates in each method's order, from worst to best"
+    axes.set_title(literal(f"{of}\n{title}" if of else title), fontsize=11)
     bar = figure.colorbar(image, ax=axes, orientation="horizontal", fraction=0.06, pad=0.04, aspect=50)
     bar.set_ticks([1, len(truth)], labels=["1 (best)", f"{len(truth)} (worst)"])
     bar.set_label("true rank", fontsize=9, labelpad=-8)
@@ -416,9 +418,9 @@ def write_figure(figure: Any, path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def rank_colours(evaluation: Evaluation, path: str | os.PathLike[str]) -> Path:
+def rank_colours(evaluation: Evaluation, path: str | os.PathLike[str], of: str = "") -> Path:
     """Write `draw_rank_colours` of one evaluation as a PNG or SVG file; returns its path."""
-    return write_figure(draw_rank_colours([evaluation]), path)
+    return write_figure(draw_rank_colours([evaluation], of), path)
 
 
 def write_figures(evaluations: Sequence[Evaluation], folder: str | os.PathLike[str]) -> list[Path]:
