@@ -9,6 +9,7 @@ from hcdc.datasets import CondensedDataset, Graph, Images, Nodes
 pytest.importorskip("matplotlib")
 
 from hcdc.reporting import draw_images, image_grid
+from hcdc.reporting._images import facts
 
 
 def title(figure):
@@ -172,3 +173,11 @@ def test_what_cannot_be_shown_is_refused_in_a_sentence():
     for arguments, said in cases:
         with pytest.raises(InputError, match=said):
             draw_images(*arguments)
+
+
+def test_classes_without_an_image_are_named():
+    small, _ = image_copy()
+    kept = small.val.y != 1
+    few = CondensedDataset(small.train, Images(small.val.x[kept], small.val.y[kept]), small.meta)
+    assert "no image of bar" in facts(few)
+    assert not any("no image" in told for told in (*facts(small), *facts(few, part="train")))

@@ -66,6 +66,26 @@ def test_copies_that_hold_images_show_them(tmp_path):
     assert "from the worst to the best as a method ranks them" in page  # the paper's figure
 
 
+@pytest.mark.parametrize(
+    ("train_method", "val_method", "shown"),
+    [
+        ("random", "random", ["S_val"]),
+        ("kcenter", "weighted", ["S_val"]),
+        ("dm", "random", ["S_train"]),
+        ("dm", "probes", ["S_train", "S_val"]),
+    ],
+)
+def test_learned_sets_are_shown_and_random_ones_where_nothing_is_learned(
+    train_method, val_method, shown, tmp_path
+):
+    small, start = image_copy(train_method=train_method, val_method=val_method)
+    given = {"copies": [small], "before": [start]}
+    page = write_report([image_evaluation(small)], tmp_path / "r.html", **given).read_text()
+    found = [part for part in ("S_train", "S_val") if f"hcdc: images of {part}, one row a class" in page]
+    assert found == shown
+    assert ("mean absolute change" in page) == ("S_val" in shown)  # the start is that of S_val
+
+
 def test_a_page_without_images_has_no_word_of_them(tmp_path):
     page = write_report([evaluation()], tmp_path / "r.html").read_text()
     assert "mages" not in page

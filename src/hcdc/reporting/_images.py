@@ -121,6 +121,10 @@ def facts(
         told.append(f"numbers: weight in the loss (1 is the mean), largest first{unused}")
     counts = images.y.cpu().bincount()
     counts = counts[counts > 0]
+    here = set(images.y.tolist())
+    missing = [_class_name(small, label) for label in sorted(set(small.train.y.tolist()) - here)]
+    if missing:
+        told.append(f"no image of {', '.join(missing)}")
     left_out = []
     if len(counts) > MOST_CLASSES:
         left_out.append(f"{MOST_CLASSES} of {len(counts)} classes")

@@ -18,6 +18,9 @@ from hcdc.reporting._images import PARTS, Before, draw_images, facts
 from hcdc.reporting._table import COLUMNS, Row, summary_table
 from hcdc.reporting._words import findings, shortened
 
+CHOSEN = ("random", "kcenter", "herding")
+"""Methods whose S_train holds real images as they are."""
+
 STYLE = """
 :root { color-scheme: light dark; --text: #1a1a1a; --soft: #595959; --page: #ffffff; --line: #d9d9d9;
   --band: #f4f6f8; --mark: #fff4d6; --edge: #b58900; }
@@ -109,19 +112,30 @@ def _with_kinds(evaluations: Sequence[Evaluation], copies: Sequence[CondensedDat
 def _pictures(
     evaluations: Sequence[Evaluation], copies: Sequence[CondensedDataset], before: Sequence[Before | None]
 ) -> list[str]:
-    """The images of each copy that holds any: S_val, or S_train where S_val is the real validation set."""
+    """The images of each copy that holds any: S_train where it was learned, and S_val, unless that is random
+    beside a learned S_train or the real validation set."""
     names = short_names(evaluations)
     made = []
     for k, small in enumerate(copies):
         if small.kind != "image":
             continue
-        part = "train" if small.val is None else "val"
-        start = before[k] if before else None
-        name = ", ".join(n for n, evaluation in zip(names, evaluations) if belongs(evaluation, small.meta))
-        told = "; ".join(["with the normalisation undone", *facts(small, start, part)])
-        caption = f"{name}: images of {PARTS[part]}, one row a class, {told}."
-        made.append(_figure(f"images-{k + 1}", caption, draw_images(small, start, part)))
+        name = "; ".join(n for n, evaluation in zip(names, evaluations) if belongs(evaluation, small.meta))
+        for part in _shown_parts(small):
+            own = part == ("train" if small.val is None else "val")
+            start = before[k] if before and (own or isinstance(before[k], CondensedDataset)) else None
+            told = "; ".join(["with the normalisation undone", *facts(small, start, part)])
+            caption = f"{name}: images of {PARTS[part]}, one row a class, {told}."
+            made.append(_figure(f"images-{k + 1}-{part}", caption, draw_images(small, start, part)))
     return made
+
+
+def _shown_parts(small: CondensedDataset) -> list[str]:
+    learned = small.meta.get("train_method") not in CHOSEN
+    if small.val is None:
+        return ["train"]
+    if not learned:
+        return ["val"]
+    return ["train"] if small.meta.get("val_method") == "random" else ["train", "val"]
 
 
 def _page(evaluations: Sequence[Evaluation], title: str, pictures: Sequence[str]) -> str:
@@ -130,8 +144,8 @@ def _page(evaluations: Sequence[Evaluation], title: str, pictures: Sequence[str]
     short = [name for name, e in zip(names, evaluations) if shortened(e)]
     parts = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="lead">Data: {escape(datasets)}. Copies judged: {escape(", ".join(names))}.</p>',
-        f"<p class=\"warn\">Shortened runs (preset 'demo'): {escape(', '.join(short))}. "
+        f'<p class="lead">Data: {escape(datasets)}. Copies judged: {escape("; ".join(names))}.</p>',
+        f"<p class=\"warn\">Shortened runs (preset 'demo'): {escape('; '.join(short))}. "
         "These are not the figures of the whole methods.</p>"
         if short
         else "",
@@ -193,7 +207,8 @@ def _table(rows: Sequence[Row]) -> str:
         body = "".join(f"<td>{cell}</td>" for cell in cells)
         lines.append(f'<tr class="{row.kind}"><th scope="row">{first}{told}</th>{body}</tr>')
     caption = (
-        "Copies (shaded) with their rivals, and the full data. Brackets: bootstrap interval over candidates."
+        "Copies (shaded) with their rivals, and the full data. Brackets: bootstrap interval over candidates. "
+        "Seconds are of one run: other work on the machine changes them, and with them when a copy pays."
     )
     return (
         f'<div class="wide"><table><caption>{caption}</caption><thead><tr>{head}</tr></thead>'
