@@ -360,7 +360,7 @@ def bad_images(name):
     [
         ("mixed shapes", "images of mixed shapes"),
         ("negative label", "label -1 is out of range"),
-        ("label out of range", "class 10 is empty"),
+        ("label out of range", "label 12 is out of range; 0 .. 9 is allowed"),
         ("fewer labels", "199 labels"),
         ("no test", "lacks the arrays x_test"),
         ("nan", "NaN"),

@@ -89,7 +89,11 @@ def test_worked_examples():
         ([5, 5, 5], 2, "val_size 2: there are 3 classes, so at least 3 are needed; try 15"),
         ([2, 2, 1], 2, "val_size 2: there are 3 classes, so at least 3 are needed; try 5"),
         ([5, 5, 5], 16, "val_size 16: there are only 15 labelled examples to condense; choose at most that"),
-        ([5, 0, 5], 4, "class 1 has no labelled example to condense; every class needs at least one"),
+        (
+            [5, 0, 5],
+            4,
+            "class 1 has no labelled example to condense in the val part; every class needs at least one",
+        ),
     ],
 )
 def test_refusals(counts, size, sentence):

@@ -109,6 +109,24 @@ def test_npz_reopens_and_notices_change(tmp_path):
         reopen(describe(data(path, split=(range(30), range(30, 60), range(60, 90)))))
 
 
+def test_a_relative_path_is_reopened_from_another_folder(tmp_path, monkeypatch):
+    np.savez(tmp_path / "toy.npz", **npz_content())
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    graph = data("toy.npz")
+    assert graph.origin["source"] == graph.source == str(tmp_path / "toy.npz")
+    assert describe(graph) == describe(data(tmp_path / "toy.npz")), "one description, however it is spelled"
+    description = describe(graph)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert reopen(description).fingerprint() == graph.fingerprint()
+    (tmp_path / "toy.npz").unlink()
+    with pytest.raises(InputError) as error:
+        reopen(description)
+    text = str(error.value)
+    assert f"'{tmp_path / 'toy.npz'}' does not exist; the condensed file says" in text
+    assert "task=" in text
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -146,13 +164,38 @@ def test_nan_in_dense_features_is_located(tmp_path):
 
 def test_broken_files_are_refused(tmp_path):
     path = tmp_path / "broken.npz"
-    path.write_bytes(b"PK\x03\x04 no archive")
-    assert "cannot be read as an npz file" in refused(path)
-    path.write_bytes(b"")
-    assert "cannot be read as an npz file" in refused(path)
     np.savez(path, **npz_content())
-    path.write_bytes(path.read_bytes()[:-100])
-    assert "cannot be read as an npz file" in refused(path)
+    whole = path.read_bytes()
+    for content in (b"PK\x03\x04 no archive", b"", b"a text,\nof lines", whole[:-100]):
+        path.write_bytes(content)
+        text = refused(path)
+        assert "broken.npz' is not an .npz file, or is cut short" in text
+        assert "pickle" not in text
+    path.write_bytes(whole.replace(b"NUMPY", b"NUMPI", 1))
+    assert "cannot be read as an npz file of plain arrays" in refused(path)
+
+
+def test_nobody_is_told_to_load_objects(tmp_path):
+    np.savez(tmp_path / "bad.npz", **npz_content(labels=np.array([{}] * NODES)))
+    text = refused(tmp_path / "bad.npz")
+    assert "something else than plain numbers" in text
+    assert "pickle" not in text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        {"train_images": np.zeros((4, 2, 2)), "train_labels": np.zeros(4)},
+        {"images": np.zeros((4, 2, 2)), "labels": np.zeros(4)},
+    ],
+)
+def test_an_npz_that_is_neither_names_both_layouts(tmp_path, content):
+    np.savez(tmp_path / "other.npz", **content)
+    text = refused(tmp_path / "other.npz")
+    assert (f"has the arrays {', '.join(content)};" if content else "has no array;") in text
+    assert "images are x_train, y_train, x_test, y_test" in text
+    assert "a graph in the gnn-benchmark layout has adj_data" in text
 
 
 # --- names and paths ------------------------------------------------------------------------------------

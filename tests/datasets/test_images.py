@@ -324,7 +324,10 @@ def test_a_file_with_the_name_of_a_set_stays_a_file(tmp_path):
         ({"y_train": numbers(30) + 1, "y_test": numbers(12) + 1}, "labels start at 1 (1 .. 3)"),
         ({"y_train": numbers(30, 2) * 2, "y_test": numbers(12, 2) * 2}, "class 1 is empty"),
         ({"y_train": numbers(30) * 10**9}, "class 3 is empty, the labels go up to 2000000000"),
-        ({"y_test": numbers(12, 4)}, "class 3 has no training image"),
+        ({"y_test": numbers(12, 4)}, "class 3 has no training image (there are some in test);"),
+        ({"y_test": numbers(12) + 5}, "bad, test: label 7 is out of range; 0 .. 2 is allowed"),
+        ({"y_test": numbers(12) - 1}, "bad, test: label -1 is out of range"),
+        ({"x_train": None}, "lacks the arrays x_train; images are"),
         ({"y_train": np.zeros(30, int), "y_test": np.zeros(12, int)}, "at least 2 classes"),
         ({"y_train": np.repeat([0, 1, 2], [19, 10, 1])}, "class 2 has 1 image"),
         ({"x_train": pixels(30, 4, 4).astype(np.int64)}, "images have type int64"),
@@ -348,6 +351,9 @@ def test_infinite_pixels_are_refused():
     x = np.zeros((3000, 1, 2, 2), np.float32)
     x[2500, 0, 1, 1] = np.inf
     assert "image 2500 holds NaN or infinity" in refused((x, numbers(3000)))
+    x = np.ones((30, 4, 4, 3))
+    x[7] = 1e300
+    assert "image 7 holds NaN or infinity (as float32)" in refused((x, numbers(30)))
 
 
 def test_npy_files_stay_on_disk(tmp_path, monkeypatch):
@@ -379,7 +385,9 @@ def test_npy_files_stay_on_disk(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert len(data(tmp_path).val) == 3
     (tmp_path / "x_test.npy").write_bytes(b"no array")
-    assert "cannot be read as a plain array" in refused(tmp_path)
+    text = refused(tmp_path)
+    assert "cannot be read as a plain array" in text
+    assert "pickle" not in text
     (tmp_path / "x_test.npy").unlink()
     assert "lacks the arrays x_test" in refused(tmp_path)
 
@@ -433,6 +441,71 @@ def test_a_folder_of_parts_and_a_class_called_train(tmp_path):
     assert data(tmp_path / "vehicles").class_names == ("car", "train")
 
 
+@pytest.mark.parametrize("names", [("train", "validation", "test"), ("Train", "VALID", "Test")])
+def test_other_names_of_part_folders(tmp_path, names):
+    for k, (part, called) in enumerate(zip(("train", "val", "test"), names)):
+        for root in (tmp_path / "a" / part, tmp_path / "b" / called):
+            write_folder(root, start=k)
+    found = data(tmp_path / "b")
+    assert found.fingerprint() == data(tmp_path / "a").fingerprint()
+    assert found.class_names == ("ant", "cat")
+    write_folder(tmp_path / "b" / "val")
+    assert f"has the val part more than once: {', '.join(sorted([names[1], 'val']))}; keep one" in refused(
+        tmp_path / "b"
+    )
+
+
+@pytest.mark.parametrize("names", [("val", "test"), ("train", "holdout"), ("train", "test", "logs")])
+def test_folders_of_unknown_parts_say_how_they_were_read(tmp_path, names):
+    for called in names:
+        write_folder(tmp_path / called)
+    text = refused(tmp_path)
+    first = min(names)
+    assert f"{first}/ant' is a folder in '{tmp_path / first}', which was read as a class folder" in text
+    assert "may be train, val (or validation, valid) and test, train among them" in text
+
+
+def test_files_that_are_no_images_are_left_out(tmp_path, caplog):
+    write_folder(tmp_path / "clean", each=5)
+    write_folder(tmp_path / "pets", each=5)
+    expected = data(tmp_path / "clean")
+    (tmp_path / "pets" / "cat" / ".DS_Store").write_text("hidden")
+    assert data(tmp_path / "pets").split == expected.split
+    for file in ("cat/Thumbs.db", "cat/notes.txt", "ant/9.webp"):
+        (tmp_path / "pets" / file).write_text("no image")
+    with caplog.at_level(logging.INFO, "hcdc"):
+        found = data(tmp_path / "pets")
+    assert found.fingerprint() == expected.fingerprint()
+    assert found.split == f"{expected.split}; files left out, not .png, .jpg, .jpeg: 3"
+    assert found.split in caplog.text
+    (tmp_path / "pets" / "cat" / "9.png").symlink_to(tmp_path / "nowhere.png")
+    assert "9.png' cannot be read as an image" in refused(tmp_path / "pets")
+
+
+@pytest.mark.filterwarnings("error")
+def test_transparent_pixels_are_white():
+    pillow = pytest.importorskip("PIL.Image")
+    red = np.zeros((3, 4, 4), np.uint8)
+    red[0], red[2] = 255, (255, 0, 51, 255)
+    clear = pillow.fromarray(np.stack([red[0], red[1], red[1], red[2]], 2))
+    expected = np.tile(
+        np.array([[255, 255, 255, 255], [0, 255, 204, 0]], np.uint8)[[0, 1, 1]][:, None], (1, 4, 1)
+    )
+    found = data(Pairs(lambda k: (clear, k % 2)))
+    assert torch.equal(found.train.x[0], torch.from_numpy(expected))
+    palette = pillow.new("P", (4, 4), 1)
+    palette.putpalette([0, 0, 255, 255, 0, 0])
+    palette.putpixel((1, 0), 0)
+    for transparency in (1, bytes([255, 0])):
+        palette.info["transparency"] = transparency
+        found = data(Pairs(lambda k: (palette, k % 2)))
+        assert found.train.x[0, :, 0, :2].T.tolist() == [[255, 255, 255], [0, 0, 255]]
+    grey = pillow.fromarray(np.stack([np.full((4, 4), 9, np.uint8), red[2]], 2), "LA")
+    found = data(Pairs(lambda k: (grey, k % 2)))
+    assert found.shape == (1, 4, 4)
+    assert found.train.x[0, 0, 0].tolist() == [9, 255, 206, 9]
+
+
 def test_grey_folders_and_one_grey_image_among_coloured(tmp_path):
     pillow = pytest.importorskip("PIL.Image")
     write_folder(tmp_path / "grey", shape=(6, 5))
@@ -470,7 +543,7 @@ def test_bad_folders_are_refused(tmp_path):
     (tmp_path / "a" / "dog").mkdir()
     assert "dog' is empty" in refused(tmp_path / "a")
     (tmp_path / "a" / "dog" / "notes.txt").write_text("hello")
-    assert "notes.txt' is not an image" in refused(tmp_path / "a")
+    assert "dog' holds no image .png, .jpg, .jpeg (but 'notes.txt')" in refused(tmp_path / "a")
     (tmp_path / "a" / "dog" / "notes.txt").rename(tmp_path / "a" / "dog" / "notes.png")
     assert "notes.png' cannot be read as an image" in refused(tmp_path / "a")
     whole = (tmp_path / "a" / "cat" / "0.png").read_bytes()
@@ -478,7 +551,9 @@ def test_bad_folders_are_refused(tmp_path):
     assert "notes.png' cannot be read as an image" in refused(tmp_path / "a")
     (tmp_path / "a" / "dog" / "notes.png").unlink()
     (tmp_path / "a" / "dog" / "puppies.png").mkdir()
-    assert "puppies.png' is not an image" in refused(tmp_path / "a")
+    text = refused(tmp_path / "a")
+    assert "puppies.png' is a folder in" in text
+    assert "read as a class folder" in text
     write_folder(tmp_path / "b", classes=("ant",))
     write_folder(tmp_path / "b", classes=("bee",), shape=(6, 7, 3))
     text = refused(tmp_path / "b")
@@ -586,7 +661,104 @@ def test_class_names_of_a_torchvision_like_set():
     assert found.train.x.dtype == torch.float32
     assert [len(found.train), len(found.val), len(found.test)] == [26, 4, 10]
     source.classes = ["cat"]
-    assert "1 class names for 2 classes" in refused(source)
+    assert "images, train: label 1 is out of range; 0 .. 0 is allowed" in refused(source)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ((0, 1), "images: class 2 ('z') has no training image; every class needs at least one"),
+        ((1, 2), "images: class 0 ('x') has no training image; every class needs at least one"),
+        ((1, 2, 3), "images, train: label 3 is out of range; 0 .. 2 is allowed"),
+        ((0, 1, 2, -1), "images, train: label -1 is out of range; 0 .. 2 is allowed"),
+    ],
+)
+def test_labels_are_checked_by_class_names(labels, words):
+    x, y = pixels(30, 4, 4, 3), [labels[k % len(labels)] for k in range(30)]
+    named = Pairs(lambda k: (x[k], y[k]))
+    named.classes = ["x", "y", "z"]
+    for source in (Columns(image=list(x), label=y), named):
+        text = refused(source)
+        assert text == words
+        assert "subtract" not in text
+
+
+def test_dicts_with_an_image_and_a_label():
+    x, y = pixels(30, 6, 5, 3), numbers(30)
+    expected = data((x, y)).fingerprint()
+    usual = Pairs(lambda k: {"label": int(y[k]), "image": x[k]})
+    assert data(usual).fingerprint() == expected
+    assert data(usual, image="image", label="label").fingerprint() == expected
+    other = Pairs(lambda k: {"picture": x[k], "label": 0, "kind": int(y[k])})
+    assert data({"train": other}, image="picture", label="kind").fingerprint() == expected
+    assert "image= names no column; choose one of: picture, label, kind" in refused(other)
+    assert "did you mean 'picture'?" in refused(other, image="pictur")
+    pairs = Pairs(lambda k: (x[k], int(y[k])))
+    assert "keys of a Dataset of dicts, and a Pairs has none" in refused(pairs, image="image")
+
+
+def test_grey_arrays_and_lists_of_images():
+    x, y = pixels(30, 6, 5), numbers(30)
+    expected = data({"train": (x, y)})
+    assert expected.shape == (1, 6, 5)
+    sources = (x, torch.from_numpy(x), list(x), [torch.from_numpy(image) for image in x], list(x[..., None]))
+    for images in sources:
+        assert data((images, y)).fingerprint() == expected.fingerprint()
+    assert data({"train": (list(x), y)}).fingerprint() == expected.fingerprint()
+    floats = data((x / 255, y))
+    assert (floats.kind, floats.shape, floats.train.x.dtype) == ("image", (1, 6, 5), torch.float32)
+    colour = pixels(30, 80, 90, 3)
+    assert data((list(colour), y)).fingerprint() == data((colour, y)).fingerprint(), "made smaller alike"
+    mixed = [image[: 5 + k % 2] for k, image in enumerate(x)]
+    ragged = np.empty(30, object)
+    ragged[:] = mixed
+    for images in (mixed, ragged):
+        text = refused((images, y))
+        assert "images of mixed shapes: image 0 of train is 5 x 5 uint8, image 1 of train is 6 x 5" in text
+
+
+def test_parts_are_compared_as_they_came():
+    """A part that was made smaller while it was read fits one that was not, and grey fits colour."""
+    x, y = pixels(30, 100, 80, 3), numbers(30)
+    pairs = Pairs(lambda k: (x[k], int(y[k])))
+    expected = data({"train": (x, y), "test": (x, y)})
+    assert expected.shape == (3, 64, 51)
+    for parts in ({"train": pairs, "test": (x, y)}, {"train": (x, y), "test": pairs}):
+        found = data(parts)
+        assert found.fingerprint() == expected.fingerprint()
+        assert found.split == expected.split
+        assert "resized from 100 x 80 to 64 x 51" in found.split
+    other = {"train": pairs, "test": (x.repeat(2, 1).repeat(2, 2), y)}
+    assert "train are 3 x 100 x 80 uint8, those of test are 3 x 200 x 160 uint8" in refused(other)
+    grey = Pairs(lambda k: (x[k, :9, :9, 0], int(y[k])))
+    colour = Pairs(lambda k: (x[k, :9, :9], int(y[k])))
+    found = data({"train": grey, "val": grey, "test": colour})
+    assert torch.equal(found.test.x, torch.from_numpy(x[:, :9, :9].transpose(0, 3, 1, 2)))
+    assert torch.equal(found.train.x, torch.from_numpy(x[:, :9, :9, 0])[:, None].expand(-1, 3, -1, -1))
+    assert data({"train": grey, "test": grey}).shape == (1, 9, 9)
+
+
+def test_names_of_parts_in_a_mapping():
+    parts = {"train": (pixels(30, 4, 4), numbers(30)), "test": (pixels(9, 4, 4), numbers(9))}
+    extra = (pixels(6, 4, 4), numbers(6))
+    expected = data({**parts, "val": extra}).fingerprint()
+    for called in ("valid", "Validation"):
+        assert data({**parts, called: extra}).fingerprint() == expected
+    text = refused({**parts, "val": extra, "validation": extra})
+    assert "the val part is given more than once, among train, test, val, validation; keep one" in text
+    assert "there is no train part beside test; parts are train, val" in refused({"test": parts["test"]})
+
+
+def test_classes_that_a_part_lacks_are_named(tmp_path, caplog):
+    for part in ("train", "val", "test"):
+        write_folder(tmp_path / part, classes=("ant",) if part == "val" else ("ant", "cat"))
+    with caplog.at_level(logging.INFO, "hcdc"):
+        found = data(tmp_path)
+    assert found.split == "the split of the source: 8 / 4 / 8 images; no image in val of class 'cat'"
+    assert found.split in caplog.text
+    x, y = pixels(30, 4, 4), numbers(30, 5)
+    found = data({"train": (x, y), "val": (x, y), "test": (x[:1], y[:1])})
+    assert found.split.endswith("; no image in test of 4 classes ('1', '2', '3', ...)")
 
 
 def test_arrays_of_both_orders():
@@ -619,7 +791,7 @@ def test_bad_objects_are_refused():
     parts = {
         part: Pairs(lambda k, n=n: (torch.zeros(3, n, n), k % 2)) for part, n in (("train", 4), ("test", 5))
     }
-    assert "those of train are 4 x 4, those of test are 5 x 5" in refused(parts)
+    assert "those of train are 3 x 4 x 4 float32, those of test are 3 x 5 x 5 float32" in refused(parts)
     assert "part 'tset' is not known; did you mean 'test'?" in refused({"train": (zeros, 0), "tset": 1})
     assert "not the pair (x, y)" in refused({"train": (zeros, zeros, zeros)})
     columns = Columns(photo=[zeros], label=[0])

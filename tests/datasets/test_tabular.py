@@ -150,7 +150,9 @@ def test_other_refusals(tmp_path):
     assert "at least 2 classes" in refused((x, np.zeros(30, int)))
     assert "at least 2 classes" in refused((x, np.zeros(30)))
     assert "30 rows and 29 targets" in refused((x, np.arange(29) % 2))
-    assert "flatten" in refused((np.zeros((30, 8, 8)), np.arange(30) % 2))
+    text = refused((np.zeros((30, 8, 8)).tolist(), np.arange(30) % 2))
+    assert "x has shape (30, 8, 8); a table [rows, columns] is needed, or images as one array" in text
+    assert "flatten" not in text
     assert "argmax" in refused((x, np.eye(30, 2)))
     assert "holds NaN" in refused((x, np.full(30, np.nan)))
     assert "encode it as numbers" in refused((np.array([["a"], ["b"]] * 15), np.arange(30) % 2))
@@ -161,3 +163,12 @@ def test_other_refusals(tmp_path):
     pytest.importorskip("pyarrow")
     (tmp_path / "bad.parquet").write_text("hello")
     assert "cannot be read as a table" in refused(tmp_path / "bad.parquet", target="y")
+
+
+def test_lists_of_rows_stay_tables():
+    x, y = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 2
+    expected = data((x, y)).fingerprint()
+    for rows in (x.tolist(), list(x), tuple(x), [torch.from_numpy(row) for row in x]):
+        found = data((rows, y))
+        assert (found.kind, found.fingerprint()) == ("table", expected)
+    assert "not all of one length" in refused(([x[0], x[1, :2]] * 15, y))

@@ -19,14 +19,15 @@ def allocate_labels(
         y: Original labels, 0 .. num_classes - 1.
         size: How many labels; at least the number of classes and at most ``len(y)``.
         num_classes: Number of classes.
-        what: The argument to name in an error.
+        what: The argument to name in an error: the part and ``_size``.
         balanced: Equal counts a class as far as its labels last, instead of the proportions of ``y``.
     """
     counts = torch.bincount(y.cpu(), minlength=num_classes).double()
     if bool((counts == 0).any()):
         empty = torch.nonzero(counts == 0).flatten().tolist()
         raise InputError(
-            f"class {empty[0]} has no labelled example to condense; every class needs at least one"
+            f"class {empty[0]} has no labelled example to condense in the {what.removesuffix('_size')} part; "
+            "every class needs at least one"
         )
     if size < num_classes:
         raise InputError(

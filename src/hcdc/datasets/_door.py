@@ -14,9 +14,9 @@ from hcdc.datasets._arxiv import arxiv
 from hcdc.datasets._embedded import embedded
 from hcdc.datasets._graph import GraphData
 from hcdc.datasets._image_readers import (
+    IMAGE_ARRAYS,
     IMAGE_NAMES,
     from_object,
-    is_image_npz,
     is_images,
     named_images,
     read_image_folder,
@@ -24,7 +24,7 @@ from hcdc.datasets._image_readers import (
     takes_columns,
 )
 from hcdc.datasets._images import ImageData
-from hcdc.datasets._npz import read_npz
+from hcdc.datasets._npz import GRAPH_LAYOUT, npz_names, read_npz
 from hcdc.datasets._pyg import PLACES, from_pyg, is_pyg, named, several
 from hcdc.datasets._table import TableData
 from hcdc.datasets._tabular import TABLE_SUFFIXES, from_arrays, from_frame, read_table
@@ -54,7 +54,7 @@ def load(
         source: A name of `NAMES`; a path to an ``.npz`` graph in the gnn-benchmark layout or to a CSV or
             Parquet table; images as an ``.npz`` (``x_train, y_train, x_test, y_test``) or a folder (see
             `read_image_folder`); a PyG ``Data``; a pandas ``DataFrame``; a tuple ``(x, y)`` of arrays, images
-            if x has four dimensions; image data sets (see `from_object`); or data read before.
+            if x has three or four dimensions; image data sets (see `from_object`); or data read before.
         root: Folder of the named sets; by default the environment variable ``HCDC_DATA``, then
             ``~/.cache/hcdc``.
         target: Column to predict, for tables only.
@@ -63,7 +63,7 @@ def load(
             ``"seeded"`` always makes one; three index arrays or masks (train, val, test) are taken as they
             are.
         download: Download a named set that is not under ``root``.
-        image, label: Columns of a Hugging Face ``Dataset`` of images.
+        image, label: Columns of a Hugging Face ``Dataset`` of images, or keys of a ``Dataset`` of dicts.
 
     Returns:
         The data; its ``split`` says in words how the split came about.
@@ -76,17 +76,19 @@ def load(
         return source
     if (image is not None or label is not None) and not takes_columns(source):
         raise InputError(
-            f"image {image!r} and label {label!r} name columns of a Hugging Face Dataset, and a "
-            f"{type(source).__name__} has none; leave them out"
+            f"image {image!r} and label {label!r} name columns of a Hugging Face Dataset, or keys "
+            f"of a Dataset of dicts, and a {type(source).__name__} has none; leave them out"
         )
     if isinstance(source, (str, os.PathLike)):
         data = _from_text(os.fspath(source), root, target, seed, split, download)
         if split is not None and not isinstance(split, str):
             return data
-        text = data.name if _plain(os.fspath(source)) in map(_plain, NAMES) else os.fspath(source)
+        text, place = data.name, data.source
+        if _plain(os.fspath(source)) not in map(_plain, NAMES):
+            text = place = os.path.abspath(source)
         origin = {"source": text, "seed": seed, "target": target, "split": split}
         return dataclasses.replace(
-            data, origin={key: value for key, value in origin.items() if value is not None}
+            data, source=place, origin={key: value for key, value in origin.items() if value is not None}
         )
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(source, pandas.DataFrame):
@@ -136,7 +138,13 @@ def reopen(
             f"the data '{description.get('name')}' was handed over in memory, so it cannot be read again "
             "from the condensed file; pass the data itself"
         )
-    data = load(origin.pop("source"), root=root, download=download, **origin)
+    source = origin.pop("source")
+    if _plain(source) not in map(_plain, NAMES) and not os.path.exists(source):
+        raise InputError(
+            f"the data '{source}' does not exist; the condensed file says that it was made from it: put it "
+            "there again, or pass a task on the data, hcdc.evaluate(copy, task=...)"
+        )
+    data = load(source, root=root, download=download, **origin)
     found, wanted = data.fingerprint(), description.get("fingerprint")
     if found != wanted:
         raise InputError(
@@ -180,11 +188,20 @@ def _from_text(
         return read_image_folder(path, split=split, seed=seed)
     if table:
         return read_table(path, target=target, split=split, seed=seed)
-    if path.suffix.lower() == ".npz" and is_image_npz(path):
-        return read_image_npz(path, split=split, seed=seed)
     if path.suffix.lower() == ".npz":
-        return read_npz(path, split=split, seed=seed)
+        return _from_npz(path, seed, split)
     raise _unreadable(text, path.suffix.lower())
+
+
+def _from_npz(path: Path, seed: int, split: Any) -> GraphData | ImageData:
+    """Images or a graph, by the names of the arrays."""
+    found = npz_names(path)
+    if "x_train" not in found and any(name.startswith("adj_") for name in found):
+        return read_npz(path, split=split, seed=seed)
+    if {"x_train", "y_train", "x_test", "y_test"} & set(found):
+        return read_image_npz(path, split=split, seed=seed)
+    has = f"has the arrays {', '.join(found[:8])}{', ...' * (len(found) > 8)}" if found else "has no array"
+    raise InputError(f"'{path}' {has}; {IMAGE_ARRAYS}; {GRAPH_LAYOUT}")
 
 
 def _unreadable(text: str, suffix: str) -> InputError:
@@ -209,7 +226,7 @@ def _from_sequence(source: Any, seed: int, split: Any) -> GraphData | TableData:
         )
     if not isinstance(source, tuple) or len(source) != 2:
         raise InputError(
-            f"a {type(source).__name__} of {len(source)} objects is not supported as data; for a table "
-            "pass the tuple (x, y)"
+            f"a {type(source).__name__} of {len(source)} objects is not supported as data; pass the "
+            "tuple (x, y)"
         )
     return from_arrays(*source, split=split, seed=seed)

@@ -10,7 +10,6 @@ import tarfile
 import tempfile
 import urllib.request
 import warnings
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -26,6 +25,7 @@ from hcdc.core.errors import InputError, require, unknown_name
 from hcdc.core.files import locked
 from hcdc.core.progress import Progress
 from hcdc.datasets._images import LONGEST_SIDE, Array, ImageData, image_data, smaller
+from hcdc.datasets._npz import npz_arrays, npz_names, plain
 from hcdc.datasets._split import PART_NAMES
 
 IMAGE_NAMES = ("cifar10", "cifar100", "digits")
@@ -33,9 +33,13 @@ SUFFIXES = (".png", ".jpg", ".jpeg")
 IMAGE_COLUMNS = ("image", "img")
 LABEL_COLUMNS = ("label", "labels", "fine_label")
 COLOUR_MODES = ("RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr", "HSV", "LAB")
-GREY_MODES = ("1", "L", "LA", "La")
+GREY_MODES = ("1", "L", "LA")
+ALPHA_MODES = ("RGBA", "LA", "PA")
+OTHER_NAMES = {"validation": "val", "valid": "val"}
+KNOWN_PARTS = "train, val (or validation, valid) and test"
 MOST_BYTES_IN_MEMORY = 4 * 2**30
 
+IMAGE_ARRAYS = "images are x_train, y_train, x_test, y_test (and x_val, y_val where there are some)"
 LAYOUTS = (
     "CLASS/*.{png,jpg,jpeg}, {train,val,test}/CLASS/*.{png,jpg,jpeg}, or x_train.npy, y_train.npy, "
     "x_test.npy, y_test.npy"
@@ -221,23 +225,9 @@ def _digits(split: Any, seed: int) -> ImageData:
 # --- files of arrays --------------------------------------------------------------------------------------
 
 
-def is_image_npz(path: Path) -> bool:
-    """Whether a file is an ``.npz`` archive with an array ``x_train``."""
-    try:
-        with zipfile.ZipFile(path) as file:
-            return "x_train.npy" in file.namelist()
-    except (OSError, zipfile.BadZipFile):
-        return False
-
-
 def read_image_npz(path: Path, *, split: Any = None, seed: int = 0) -> ImageData:
-    """``x_train, y_train, x_test, y_test`` (and ``x_val, y_val``); see `from_parts`."""
-    try:
-        with np.load(path) as file:
-            wanted = _array_names(file.files, str(path))
-            arrays = {key: file[key] for key in wanted}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise InputError(f"'{path}' cannot be read as an npz file of plain arrays: {error}") from error
+    """``x_train, y_train, x_test, y_test`` (and ``x_val, y_val``); x as in `from_object`."""
+    arrays = npz_arrays(path, _array_names(npz_names(path), str(path)))
     return _from_named_arrays(path.stem, str(path), arrays, split, seed)
 
 
@@ -252,7 +242,7 @@ def _read_npy_folder(root: Path, split: Any, seed: int) -> ImageData:
         try:
             arrays[key] = np.load(found[key], mmap_mode="r" if key.startswith("x") else None)
         except (OSError, ValueError, EOFError) as error:
-            raise InputError(f"'{found[key]}' cannot be read as a plain array: {error}") from error
+            raise InputError(f"'{found[key]}' cannot be read as a plain array: {plain(error)}") from error
     size = arrays["x_train"].nbytes
     if size > MOST_BYTES_IN_MEMORY and ("x_val" not in arrays or split is not None):
         raise InputError(
@@ -270,10 +260,7 @@ def _array_names(found: Iterable[str], where: str) -> list[str]:
         wanted += ["x_val", "y_val"]
     missing = [key for key in wanted if key not in there]
     if missing:
-        raise InputError(
-            f"'{where}' lacks the arrays {', '.join(missing)}; images are x_train, y_train, x_test, y_test "
-            "(and x_val, y_val where there are some)"
-        )
+        raise InputError(f"'{where}' lacks the arrays {', '.join(missing)}; {IMAGE_ARRAYS}")
     return wanted
 
 
@@ -294,7 +281,9 @@ def _from_named_arrays(
 def read_image_folder(root: Path, *, split: Any = None, seed: int = 0) -> ImageData:
     """A folder ``root/CLASS/*``, ``root/{train,val,test}/CLASS/*``, or of ``.npy`` arrays.
 
-    Classes are numbered in the order of their names. Images are grey if all are, else colour.
+    Classes are numbered in the order of their names. Images are grey if all are, else colour. The validation
+    part may be called ``validation`` or ``valid``, and names of parts may have capital letters. Files in a
+    class folder that are not PNG or JPEG are left out, and the split says how many.
 
     Args:
         root: The folder.
@@ -302,15 +291,14 @@ def read_image_folder(root: Path, *, split: Any = None, seed: int = 0) -> ImageD
     """
     if (root / "x_train.npy").is_file():
         return _read_npy_folder(root, split, seed)
-    folders = _subfolders(root)
-    divided = "train" in folders and set(folders) <= set(PART_NAMES) and bool(_subfolders(root / "train"))
-    places = {part: root / part for part in PART_NAMES if part in folders} if divided else {"train": root}
+    places = _parts(root) or {"train": root}
     names = _subfolders(places["train"])
     if not names:
         raise InputError(f"'{root}' is a folder without class folders; pass a folder of images: {LAYOUTS}")
     files: list[Path] = []
     labels: list[int] = []
     lengths: dict[str, int] = {}
+    others = 0
     for part, place in places.items():
         for called in _subfolders(place):
             if called not in names:
@@ -318,8 +306,9 @@ def read_image_folder(root: Path, *, split: Any = None, seed: int = 0) -> ImageD
                     f"'{place / called}' is not a class of '{places['train']}'; allowed are "
                     f"{', '.join(names)}"
                 )
-            members = _image_files(place / called)
+            members, left = _image_files(place / called)
             files += members
+            others += left
             labels += [names.index(called)] * len(members)
         lengths[part] = len(files) - sum(lengths.values())
     x, original = _stack(_opened(files))
@@ -331,26 +320,49 @@ def read_image_folder(root: Path, *, split: Any = None, seed: int = 0) -> ImageD
         str(root),
         parts,
         class_names=tuple(names),
-        original=original,
+        original=dict.fromkeys(parts, original),
+        left_out=f"files left out, not {', '.join(SUFFIXES)}: {others}" if others else "",
         split=split,
         seed=seed,
     )
+
+
+def _part(name: Any) -> str:
+    """What a part is called here: ``val`` for ``Validation``; other names in lower case."""
+    text = str(name).lower()
+    return OTHER_NAMES.get(text, text)
+
+
+def _parts(root: Path) -> dict[str, Path]:
+    """Folders of parts in the order of `PART_NAMES`; none where the folders are classes."""
+    folders = _subfolders(root)
+    found = {part: [called for called in folders if _part(called) == part] for part in PART_NAMES}
+    known = sum(map(len, found.values())) == len(folders)
+    if not known or not any(_subfolders(root / called) for called in found["train"]):
+        return {}
+    for part, called in found.items():
+        if len(called) > 1:
+            raise InputError(f"'{root}' has the {part} part more than once: {', '.join(called)}; keep one")
+    return {part: root / called[0] for part, called in found.items() if called}
 
 
 def _subfolders(root: Path) -> list[str]:
     return sorted(place.name for place in root.iterdir() if place.is_dir() and not place.name.startswith("."))
 
 
-def _image_files(folder: Path) -> list[Path]:
+def _image_files(folder: Path) -> tuple[list[Path], int]:
+    """The images of a class folder, and how many other files it holds."""
+    if inner := _subfolders(folder):
+        raise InputError(
+            f"'{folder / inner[0]}' is a folder in '{folder}', which was read as a class folder of images; "
+            f"the folders above classes may be {KNOWN_PARTS}, train among them, and no others"
+        )
     files = sorted(place for place in folder.iterdir() if not place.name.startswith("."))
-    for file in files:
-        if file.suffix.lower() not in SUFFIXES or not file.is_file():
-            raise InputError(
-                f"'{file}' is not an image; a class folder holds files {', '.join(SUFFIXES)} only"
-            )
-    if not files:
-        raise InputError(f"the class folder '{folder}' is empty; put images in it, or remove it")
-    return files
+    images = [file for file in files if file.suffix.lower() in SUFFIXES]
+    if not images:
+        what = f"holds no image {', '.join(SUFFIXES)} (but '{files[0].name}')" if files else "is empty"
+        raise InputError(f"the class folder '{folder}' {what}; put images in it, or remove it")
+    return images, len(files) - len(images)
 
 
 def _opened(files: list[Path]) -> Iterator[tuple[str, Any]]:
@@ -370,15 +382,17 @@ def _opened(files: list[Path]) -> Iterator[tuple[str, Any]]:
 def is_images(source: Any) -> bool:
     """Whether an object is one of those that `from_object` reads."""
     if isinstance(source, Mapping):
-        return "train" in source
+        return any(_part(name) in PART_NAMES for name in source)
     if isinstance(source, tuple) and len(source) == 2:
-        return getattr(source[0], "ndim", 0) == 4
+        return getattr(source[0], "ndim", 0) in (3, 4) or _is_pictures(source[0])
     return isinstance(source, Dataset) or _has_columns(source)
 
 
 def takes_columns(source: Any) -> bool:
-    """Whether an object is a Hugging Face ``Dataset``, or a mapping with one."""
-    return any(map(_has_columns, source.values())) if isinstance(source, Mapping) else _has_columns(source)
+    """Whether an object is a Hugging Face ``Dataset``, a ``Dataset`` of dicts, or a mapping with one."""
+    if isinstance(source, Mapping):
+        return any(map(takes_columns, source.values()))
+    return bool(_columns(source))
 
 
 def from_object(
@@ -387,40 +401,64 @@ def from_object(
     """Images from memory.
 
     Args:
-        source: ``(x, y)`` with x ``[m, c, h, w]`` or ``[m, h, w, c]``; a torch ``Dataset`` of pairs (image,
-            label), where an image is a PIL image, an array or a tensor; a Hugging Face ``Dataset``; or a
-            mapping of ``"train"`` and possibly ``"val"`` (``"validation"``) and ``"test"`` to any of these.
-        image, label: Columns of a Hugging Face ``Dataset``; by default ``image`` or ``img``, and ``label``,
-            ``labels`` or ``fine_label``.
+        source: ``(x, y)`` with x ``[m, h, w]`` (grey), ``[m, c, h, w]`` or ``[m, h, w, c]``, or a list of
+            images of one size; a torch ``Dataset`` of pairs (image, label) or of dicts, where an image is a
+            PIL image, an array or a tensor; a Hugging Face ``Dataset``; or a mapping of ``"train"`` and
+            possibly ``"val"`` (``"validation"``, ``"valid"``) and ``"test"`` to any of these.
+        image, label: Columns of a Hugging Face ``Dataset``, keys of dicts; by default ``image`` or ``img``,
+            and ``label``, ``labels`` or ``fine_label``.
         split, seed: As in `image_data`.
     """
-    given = dict(source) if isinstance(source, Mapping) else {"train": source}
-    if "validation" in given:
-        given["val"] = given.pop("validation")
-    parts: dict[str, tuple[Tensor, Array]] = {}
-    original: tuple[int, int] | None = None
-    for part, content in given.items():
+    given: dict[str, Any] = {}
+    for called, content in (source if isinstance(source, Mapping) else {"train": source}).items():
+        part = _part(called)
         if part not in PART_NAMES:
-            raise unknown_name("part", str(part), PART_NAMES)
-        if isinstance(content, tuple):
-            parts[part] = _pair(content, part)
-            continue
-        x, y, seen = _items(content, part, image, label)
-        if original is not None and seen != original:
+            raise unknown_name("part", str(called), PART_NAMES)
+        if part in given:
             raise InputError(
-                f"images of mixed shapes: those of train are {_by(original)}, those of {part} are "
-                f"{_by(seen)}; bring all to one shape"
+                f"the {part} part is given more than once, among {', '.join(map(str, source))}; keep one"
             )
-        parts[part], original = (x, y), seen
+        given[part] = content
+    if "train" not in given:
+        raise InputError(f"there is no train part beside {' and '.join(given)}; parts are {KNOWN_PARTS}")
+    parts: dict[str, tuple[Tensor, Array]] = {}
+    original: dict[str, tuple[int, int]] = {}
+    for part, content in given.items():
+        if isinstance(content, tuple):
+            x, y, seen = _pair(content, part)
+        else:
+            x, y, seen = _items(content, part, image, label)
+        parts[part] = (x, y)
+        if seen is not None:
+            original[part] = seen
     names = _class_names(given["train"], label)
     return image_data("images", "memory", parts, class_names=names, original=original, split=split, seed=seed)
 
 
-def _pair(content: tuple[Any, ...], part: str) -> tuple[Tensor, Array]:
+def _pair(content: tuple[Any, ...], part: str) -> tuple[Tensor, Array, tuple[int, int] | None]:
+    """Pixels and labels, and height and width as they came of images that came one by one."""
     if len(content) != 2:
         raise InputError(f"{part}: a tuple of {len(content)} objects is not the pair (x, y)")
     x, y = content
-    return _channels_first(x, part), y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    if _is_pictures(x):
+        stacked, original = _stack((f"image {k} of {part}", picture) for k, picture in enumerate(x))
+        return stacked, labels, original
+    return _channels_first(x, part), labels, None
+
+
+def _is_pictures(x: Any) -> bool:
+    """Whether x is a list (or an array of objects) of images; rows of a table have one dimension."""
+    listed = isinstance(x, (list, tuple)) or (isinstance(x, np.ndarray) and x.dtype == object)
+    return listed and len(x) > 0 and all(map(_is_picture, x))
+
+
+def _is_picture(one: Any) -> bool:
+    return _is_pil(one) or (isinstance(one, (np.ndarray, Tensor)) and one.ndim in (2, 3))
+
+
+def _is_pil(picture: Any) -> bool:
+    return hasattr(picture, "mode") and hasattr(picture, "convert")
 
 
 def _channels_first(x: Any, what: str) -> Tensor:
@@ -460,6 +498,15 @@ def _has_columns(source: Any) -> bool:
     return hasattr(source, "column_names") and hasattr(source, "__getitem__") and hasattr(source, "__len__")
 
 
+def _columns(source: Any) -> list[str]:
+    """Columns of a Hugging Face ``Dataset``, or keys of the first of a ``Dataset`` of dicts; else none."""
+    if _has_columns(source):
+        return [str(name) for name in source.column_names]
+    sized = isinstance(source, Dataset) and hasattr(source, "__len__") and len(source) > 0
+    first = source[0] if sized else None
+    return [str(name) for name in first] if isinstance(first, Mapping) else []
+
+
 def _items(
     content: Any, part: str, image: str | None, label: str | None
 ) -> tuple[Tensor, Array, tuple[int, int]]:
@@ -472,8 +519,7 @@ def _items(
     if len(content) == 0:
         raise InputError(f"{part}: the {type(content).__name__} is empty")
     keys: tuple[Any, Any] = (0, 1)
-    if _has_columns(content):
-        columns = [str(name) for name in content.column_names]
+    if columns := _columns(content):
         keys = (
             _column("image", image, columns, IMAGE_COLUMNS),
             _column("label", label, columns, LABEL_COLUMNS),
@@ -552,13 +598,13 @@ def _stack(pictures: Iterable[tuple[str, Any]]) -> tuple[Tensor, tuple[int, int]
 
 
 def _one(picture: Any, where: str) -> Tensor:
-    """One picture as ``[c, h, w]``."""
-    if hasattr(picture, "mode") and hasattr(picture, "convert"):
+    """One picture as ``[c, h, w]``; transparent pixels of a PIL image show a white ground."""
+    if _is_pil(picture):
         if picture.mode not in (*GREY_MODES, *COLOUR_MODES):
             raise InputError(
                 f"{where} is an image of mode {picture.mode}; 8 bits a channel are needed, grey or colour"
             )
-        picture = np.array(picture.convert("L" if picture.mode in GREY_MODES else "RGB"))
+        picture = np.array(_opaque(picture).convert("L" if picture.mode in GREY_MODES else "RGB"))
     if getattr(picture, "ndim", 0) not in (2, 3):
         raise InputError(
             f"{where} is a {type(picture).__name__} and no image; a PIL image, an array or a tensor [h, w], "
@@ -568,6 +614,15 @@ def _one(picture: Any, where: str) -> Tensor:
     if x.shape[0] not in (1, 3):
         raise InputError(f"{where} has shape {tuple(x.shape)}; 1 channel (grey) or 3 (colour) are needed")
     return x
+
+
+def _opaque(picture: Any) -> Any:
+    """A PIL image over white where it has transparency, be it in a channel, a palette or one colour."""
+    if picture.mode not in ALPHA_MODES and "transparency" not in picture.info:
+        return picture
+    above = picture.convert("RGBA")
+    pillow = require("PIL.Image", "image")
+    return pillow.alpha_composite(pillow.new("RGBA", above.size, "white"), above)
 
 
 def _by(size: tuple[int, int]) -> str:

@@ -63,7 +63,8 @@ class ImageData:
         mean, std: Of each channel over the training images ``[c]``, in units of 1 = 255 for uint8 images and
             in the images' own units for floating point; a constant channel has std 1.
         class_names: One name a class.
-        split: How the split came about, and whether the images were made smaller, in words.
+        split: How the split came about, in words; also whether the images were made smaller, which files were
+            left out, and which classes validation or test lacks.
         origin: Arguments with which `hcdc.data` reads it again; empty for data handed over in memory.
     """
 
@@ -167,52 +168,66 @@ def image_data(
     num_classes: int | None = None,
     class_names: tuple[str, ...] = (),
     shuffled_share: float | None = None,
-    original: tuple[int, int] | None = None,
+    original: Mapping[str, tuple[int, int]] | None = None,
+    left_out: str = "",
     split: Any = None,
     seed: int = 0,
 ) -> ImageData:
     """Check images and labels, split them and measure the channels.
 
-    Where there is no test part, 20 % of the images of each class are drawn for it; where there is no
-    validation part, 10 % of the remaining training images of each class; at least one of each class.
+    The parts must have one size and type; grey parts beside coloured ones get three equal channels. Where
+    there is no test part, 20 % of the images of each class are drawn for it; where there is no validation
+    part, 10 % of the remaining training images of each class; at least one of each class.
 
     Args:
         name, source: As in `ImageData`.
         parts: ``"train"`` and possibly ``"val"`` and ``"test"``: pixels ``[m, c, h, w]`` and labels ``[m]``.
-        num_classes: Number of classes where it is known; else the largest label plus 1.
+        num_classes: Number of classes where it is known; else the number of names, else the largest label
+            plus 1.
         class_names: One name a class; the numbers by default.
         shuffled_share: Take validation as this share at the end of a seeded shuffle of all training images,
             not class by class.
-        original: Height and width before a reader made the images smaller.
+        original: Height and width of a part before a reader made its images smaller.
+        left_out: What a reader passed over, in words.
         split: None, or ``"seeded"`` to draw validation anew from training and validation images, or three
             index arrays into the images in the order training, validation, test.
         seed: Seed of what is drawn.
     """
     labels = {part: _labels(y, len(x), f"{name}, {part}") for part, (x, y) in parts.items()}
     pixels = {part: _pixels(x, f"{name}, {part}") for part, (x, _) in parts.items()}
-    first = pixels["train"]
+    before = {part: (x.shape[2], x.shape[3]) for part, x in pixels.items()} | dict(original or {})
+    channels = max(x.shape[1] for x in pixels.values())
     for part, x in pixels.items():
-        if x.shape[1:] != first.shape[1:] or x.dtype != first.dtype:
+        if before[part] != before["train"] or x.dtype != pixels["train"].dtype:
+            forms = [_form(pixels[one], before[one]) for one in ("train", part)]
             raise InputError(
-                f"{name}: images of mixed shapes: those of train are {_form(first)}, those of {part} are "
-                f"{_form(x)}; bring all to one shape and type"
+                f"{name}: images of mixed shapes: those of train are {forms[0]}, those of {part} are "
+                f"{forms[1]}; bring all to one shape and type"
             )
-    count = _classes(np.concatenate(list(labels.values())), num_classes, name)
-    if class_names and len(class_names) != count:
-        raise InputError(f"{name}: there are {len(class_names)} class names for {count} classes")
-    height, width = first.shape[2:]
-    pixels = {part: smaller(x) for part, x in pixels.items()}
+    count = _classes(labels, num_classes or len(class_names) or None, name)
+    names = class_names or tuple(map(str, range(count)))
+    pixels = {part: _with_channels(smaller(x), channels) for part, x in pixels.items()}
     divided, words = _divide(pixels, labels, shuffled_share, split, seed, name)
     train, val, test = divided
-    missing = np.setdiff1d(np.arange(count), train.y.numpy())
-    if len(missing):
-        called = f"{missing[0]} ('{class_names[missing[0]]}')" if class_names else f"{missing[0]}"
-        raise InputError(f"{name}: class {called} has no training image; every class needs at least one")
-    before = original or (height, width)
+    absent = {
+        part: np.setdiff1d(np.arange(count), images.y.numpy()) for part, images in zip(PART_NAMES, divided)
+    }
+    if len(absent["train"]):
+        missing = int(absent["train"][0])
+        called = f"{missing} ('{class_names[missing]}')" if class_names else f"{missing}"
+        there = [part for part in ("val", "test") if missing not in absent[part]]
+        other = f" (there are some in {' and '.join(there)})" if there else ""
+        raise InputError(
+            f"{name}: class {called} has no training image{other}; every class needs at least one"
+        )
+    for part in ("val", "test"):
+        if len(absent[part]):
+            words += f"; no image in {part} of {_some([names[c] for c in absent[part]])}"
     after = (train.x.shape[2], train.x.shape[3])
-    if before != after:
-        shapes = " to ".join(f"{height} x {width}" for height, width in (before, after))
+    if before["train"] != after:
+        shapes = " to ".join(f"{height} x {width}" for height, width in (before["train"], after))
         words += f"; images resized from {shapes} pixels (averages over areas)"
+    words += f"; {left_out}" if left_out else ""
     log.info("%s: %s", name, words)
     mean, std = channel_statistics(train.x)
     return ImageData(
@@ -224,13 +239,23 @@ def image_data(
         num_classes=count,
         mean=mean,
         std=std,
-        class_names=class_names or tuple(map(str, range(count))),
+        class_names=names,
         split=words,
     )
 
 
-def _form(x: Tensor) -> str:
-    return f"{' x '.join(map(str, x.shape[1:]))} {str(x.dtype).removeprefix('torch.')}"
+def _form(x: Tensor, size: tuple[int, int]) -> str:
+    return f"{' x '.join(map(str, (x.shape[1], *size)))} {str(x.dtype).removeprefix('torch.')}"
+
+
+def _with_channels(x: Tensor, channels: int) -> Tensor:
+    return x if x.shape[1] == channels else x.expand(-1, channels, -1, -1).contiguous()
+
+
+def _some(names: list[str]) -> str:
+    """Classes by number and the first three names."""
+    text = ", ".join([*(f"'{name}'" for name in names[:3]), *["..."][: len(names) > 3]])
+    return f"class {text}" if len(names) == 1 else f"{len(names)} classes ({text})"
 
 
 def _pixels(x: Tensor, what: str) -> Tensor:
@@ -248,13 +273,13 @@ def _pixels(x: Tensor, what: str) -> Tensor:
             f"{what}: images have type {str(x.dtype).removeprefix('torch.')}; uint8 (0 .. 255) or floating "
             "point is needed"
         )
+    x = x.detach().float()
     for k, chunk in enumerate(torch.split(x, CHUNK)):
         bad = ~chunk.isfinite().flatten(1).all(1)
         if bad.any():
-            raise InputError(
-                f"{what}: image {k * CHUNK + int(bad.nonzero()[0])} holds NaN or infinity; fill or drop it"
-            )
-    return x.detach().float()
+            at = k * CHUNK + int(bad.nonzero()[0])
+            raise InputError(f"{what}: image {at} holds NaN or infinity (as float32); fill or drop it")
+    return x
 
 
 def _labels(y: Array, count: int, what: str) -> Array:
@@ -274,27 +299,36 @@ def _labels(y: Array, count: int, what: str) -> Array:
     return y.astype(np.int64)
 
 
-def _classes(y: Array, known: int | None, name: str) -> int:
+def _classes(labels: Mapping[str, Array], known: int | None, name: str) -> int:
     """The number of classes, or a refusal of labels that are not 0 .. classes - 1."""
-    found = np.unique(y)
+    for part, y in labels.items():
+        low, high = int(y.min()), int(y.max())
+        if low < 0 or (known is not None and high >= known):
+            wrong = low if low < 0 else high
+            raise _out_of_range(f"{name}, {part}", wrong, "classes - 1" if known is None else known - 1)
+    found = np.unique(np.concatenate(list(labels.values())))
     low, high = int(found[0]), int(found[-1])
-    if low < 0 or (known is not None and high >= known):
-        allowed = f"0 .. {known - 1}" if known is not None else "0 .. classes - 1"
-        raise InputError(f"{name}: label {low if low < 0 else high} is out of range; {allowed} is allowed")
-    if known is not None:
-        return known
     if len(found) < 2:
         raise InputError(f"{name}: all labels are {low}; at least 2 classes are needed")
+    if known is not None:
+        return known
     if low > 0:
         raise InputError(
             f"{name}: labels start at {low} ({low} .. {high}); they must start at 0 (subtract {low})"
         )
     if high >= len(found):
         empty = int(np.flatnonzero(found != np.arange(len(found)))[0])
+        beyond = [part for part, y in labels.items() if y.max() > empty]
+        if "train" not in beyond and empty > 1:
+            raise _out_of_range(f"{name}, {beyond[0]}", int(labels[beyond[0]].max()), empty - 1)
         raise InputError(
             f"{name}: class {empty} is empty, the labels go up to {high}; number the classes without gaps"
         )
     return len(found)
+
+
+def _out_of_range(what: str, label: int, last: int | str) -> InputError:
+    return InputError(f"{what}: label {label} is out of range; 0 .. {last} is allowed")
 
 
 def _divide(

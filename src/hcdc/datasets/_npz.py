@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,10 @@ from hcdc.datasets._split import PART_NAMES
 FIELDS = ("data", "indices", "indptr", "shape")
 DENSE_FEATURES = ("attr_matrix", "features")
 SPLITS = ("{}_idx", "{}_mask")
+GRAPH_LAYOUT = (
+    "a graph in the gnn-benchmark layout has adj_data, adj_indices, adj_indptr, adj_shape, attr_data, "
+    "attr_indices, attr_indptr, attr_shape (or a dense attr_matrix) and labels"
+)
 
 
 def read_npz(
@@ -67,30 +73,48 @@ def read_npz(
     )
 
 
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays that matter, or a refusal that names those that are missing."""
+def npz_names(path: Path) -> list[str]:
+    """The names of the arrays in an ``.npz`` file."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            return [name.removesuffix(".npy") for name in file.namelist()]
+    except zipfile.BadZipFile as error:
+        raise InputError(
+            f"'{path}' is not an .npz file, or is cut short; write one with numpy.savez"
+        ) from error
+    except OSError as error:
+        raise InputError(f"'{path}' cannot be read: {error}") from error
+
+
+def npz_arrays(path: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
+    """The named arrays of an ``.npz`` file; objects, which could run code, are refused."""
     try:
         with np.load(path) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise InputError(f"'{path}' is not an npz archive; write it with numpy.savez")
-            found = set(file.files)
-            missing = [key for key in (*(f"adj_{f}" for f in FIELDS), "labels") if key not in found]
-            sparse_features = [f"attr_{f}" for f in FIELDS]
-            if not found & set(DENSE_FEATURES):
-                missing += [key for key in sparse_features if key not in found]
-            if missing:
-                raise InputError(
-                    f"'{path}' lacks the arrays {', '.join(missing)}; a graph in the gnn-benchmark layout "
-                    "has adj_data, adj_indices, adj_indptr, adj_shape, attr_data, attr_indices, attr_indptr, "
-                    "attr_shape (or a dense attr_matrix) and labels"
-                )
-            whole = [key for key in sparse_features if key in found]
-            splits = [pattern.format(part) for pattern in SPLITS for part in PART_NAMES]
-            wanted = [*(f"adj_{f}" for f in FIELDS), "labels", *DENSE_FEATURES, *splits]
-            wanted += whole if len(whole) == len(FIELDS) else []
-            return {key: file[key] for key in wanted if key in found}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise InputError(f"'{path}' cannot be read as an npz file of plain arrays: {error}") from error
+            return {name: file[name] for name in names}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"'{path}' cannot be read as an npz file of plain arrays: {plain(error)}") from error
+
+
+def plain(error: Exception) -> str:
+    """The text of an error of ``numpy.load``, without its advice to load Python objects."""
+    text = " ".join(str(error).split())
+    return "it holds something else than plain numbers" if "pickle" in text else text
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays that matter, or a refusal that names those that are missing."""
+    found = set(npz_names(path))
+    missing = [key for key in (*(f"adj_{f}" for f in FIELDS), "labels") if key not in found]
+    sparse_features = [f"attr_{f}" for f in FIELDS]
+    if not found & set(DENSE_FEATURES):
+        missing += [key for key in sparse_features if key not in found]
+    if missing:
+        raise InputError(f"'{path}' lacks the arrays {', '.join(missing)}; {GRAPH_LAYOUT}")
+    whole = [key for key in sparse_features if key in found]
+    splits = [pattern.format(part) for pattern in SPLITS for part in PART_NAMES]
+    wanted = [*(f"adj_{f}" for f in FIELDS), "labels", *DENSE_FEATURES, *splits]
+    wanted += whole if len(whole) == len(FIELDS) else []
+    return npz_arrays(path, [key for key in wanted if key in found])
 
 
 def _csr(arrays: dict[str, NDArray[Any]], prefix: str, path: Path) -> Any:

@@ -88,8 +88,8 @@ def from_arrays(x: Any, y: Any, *, name: str = "table", split: Any = None, seed:
             )
         if features.ndim != 2:
             raise InputError(
-                f"{name}: x has shape {features.shape}; a table [rows, columns] is needed (flatten images: "
-                "x.reshape(len(x), -1))"
+                f"{name}: x has shape {features.shape}; a table [rows, columns] is needed, or images as one "
+                "array [m, h, w] (grey) or [m, h, w, c]"
             )
         names = [f"x{k}" for k in range(features.shape[1])]
     values = _plain(y)
