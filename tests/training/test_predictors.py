@@ -10,6 +10,7 @@ from torch import nn
 
 from hcdc.core.errors import InputError
 from hcdc.core.recipe import Recipe
+from hcdc.core.seeds import stream
 from hcdc.datasets import data
 from hcdc.datasets._table import Rows, TableData
 from hcdc.spaces import Finite, NASBench201, config_hash, stack
@@ -205,14 +206,15 @@ def test_results_of_lanes_are_those_of_every_repeat(task, cells, made, four, two
 def test_a_score_is_loss_and_accuracy_by_lane(scored, task, trained, monkeypatch):
     """Of one share, and of three: 48, 48 and 47 images, each with BatchNorm's statistics of its own."""
     monkeypatch.setattr(truths, "SCORED", scored)
-    shares = task.inputs(task.val.x).tensor_split(1 if scored == 1000 else 3)
+    order = torch.arange(143) if scored == 1000 else torch.randperm(143, generator=stream(0, "shares"))
+    shares = task.inputs(task.val.x)[order].tensor_split(1 if scored == 1000 else 3)
     network, thetas = trained[0][0], trained[1][0]
     both = {name: torch.cat([theta[name] for theta in thetas]) for name in thetas[0]}
     found = truths._score(_networks.side_by_side(network, 2), both, task, task.val, None)
     assert found.shape == (2, 2)
     for row, theta in zip(found, thetas):
         (alone,) = truths._score(network, theta, task, task.val, None)
-        outputs = torch.cat([network.forward(theta, None, x) for x in shares])
+        outputs = torch.cat([network.forward(theta, None, x) for x in shares])[order.argsort()]
         expected = torch.stack([task.loss(outputs, task.val), task.score(outputs, task.val)])
         torch.testing.assert_close(alone, expected)
         torch.testing.assert_close(row, expected, rtol=1e-3, atol=1e-4)
@@ -227,14 +229,26 @@ def test_a_result_does_not_depend_on_the_candidates_beside_it(task, cells, made)
     assert results(task, cells[1:2], train, parts)[0].values == together[1]
 
 
+def test_images_that_lie_class_by_class_are_scored_like_others(task, cells, made, monkeypatch):
+    """Shares of one class each would have BatchNorm's statistics of that class."""
+    monkeypatch.setattr(truths, "SCORED", 20)
+    by_class = task.subset(task.val, task.val.y.argsort(stable=True))
+    shuffled = task.subset(task.val, torch.randperm(143, generator=torch.Generator().manual_seed(1)))
+    parts = {"sorted": by_class, "shuffled": shuffled}
+    values = [r.values for r in results(task, cells, made[0], parts)]
+    sizes = [abs(v["sorted.loss"] - v["shuffled.loss"]) for v in values]
+    assert max(sizes) < 0.05 * max(v["shuffled.loss"] for v in values)
+
+
 def test_parts_are_scored_in_equal_shares(task, cells, made, monkeypatch):
     """BatchNorm takes the statistics of a share; 143 images in shares of at most 71 are 48, 48 and 47."""
     monkeypatch.setattr(truths, "SCORED", 71)
     train, found = made
     got = results(task, cells[:1], train, {"val": task.val})[0].values["val.score"]
-    shares = torch.arange(143).tensor_split(3)
+    order = torch.randperm(143, generator=stream(0, "shares"))
+    shares = order.tensor_split(3)
     assert [len(share) for share in shares] == [48, 48, 47]
-    outputs = torch.cat([found[0](task.subset(task.val, i)) for i in shares], 1)
+    outputs = torch.cat([found[0](task.subset(task.val, i)) for i in shares], 1)[:, order.argsort()]
     assert outputs.shape == (2, 143, 10)
     right = sum(float(task.score(o, task.val)) / 2 for o in outputs)
     assert got == pytest.approx(right, rel=1e-6)

@@ -171,11 +171,17 @@ def _score(
     network: Any, params: Params, task: ImageTask, part: Images, reference: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Loss and accuracy ``[R, 2]`` on a part; BatchNorm takes the statistics of the reference, or of up to
-    `SCORED` images, in equal shares: a last one of few images would be scored by poor statistics.
+    `SCORED` images, in equal shares: a last one of few images would be scored by poor statistics. Shares are
+    drawn, since images may lie class by class, and statistics of one class are those of no batch.
     """
-    shares = torch.tensor_split(part.x, math.ceil(len(part) / SCORED))
-    logits = [forward(network, params, task.inputs(x), reference) for x in shares]
-    outputs = torch.cat(logits, 1)
+    count = math.ceil(len(part) / SCORED)
+    if count <= 1:
+        outputs = forward(network, params, task.inputs(part.x), reference)
+    else:
+        order = torch.randperm(len(part), generator=stream(0, "shares"))
+        shares = [share.to(part.x.device) for share in torch.tensor_split(order, count)]
+        logits = [forward(network, params, task.inputs(part.x[share]), reference) for share in shares]
+        outputs = torch.cat(logits, 1)[:, order.argsort().to(part.x.device)]
     loss, score = (torch.vmap(lambda o, f=f: f(o, part))(outputs) for f in (task.loss, task.score))
     return torch.stack([loss, score], 1)
 
