@@ -82,7 +82,8 @@ def judges(small: CondensedDataset, space: Space, candidates: int, seed: int) ->
     if space.candidates() is None:
         drawn = space.sample(candidates, numpy_stream(seed, "judge"))
     else:
-        drawn = halves(space, int(small.meta["seed"]))[1][:candidates]
+        half = halves(space, int(small.meta["seed"]))[1]
+        drawn = [half[i] for i in numpy_stream(seed, "judge").permutation(len(half))[:candidates]]
     kept = [config for config in drawn if config_hash(config) not in used]
     return kept, len(drawn) - len(kept)
 
