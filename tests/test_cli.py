@@ -156,6 +156,13 @@ def test_the_same_command_leaves_the_file_alone_and_another_is_refused(place, ca
     code, out, _ = condense(capsys)
     assert code == 0
     assert "made by the same command" in out
+    code, _, _ = condense(capsys, "--json", "told.json")
+    assert (place / "told.json").read_text() == (place / "a.hcdc.json").read_text()
+    (place / "a.hcdc.json").rename(place / "away")
+    code, _, err = condense(capsys, "--json", "told.json")
+    assert code == 2
+    assert "there is no record a.hcdc.json; --force makes it again" in err
+    (place / "away").rename(place / "a.hcdc.json")
     code, _, err = condense(capsys, "--seed", "1")
     assert code == 2
     assert "--force" in err

@@ -612,30 +612,43 @@ def condense(
         following += f" {flag} {value}" if value is not None else ""
     if _already_there(out, made, force):
         there = f"{out} is there already, made by the same command, so nothing was done (--force repeats it)"
+        if json_file is not None:
+            if not (known := _record(out)):
+                raise InputError(f"--json: there is no record {_record_path(out)}; --force makes it again")
+            _write_json(json_file, known)
         _last_line(there, following, json_file)
         return
     if not quiet:
         _say([*_plan_lines(made, task, device), ("cost", _cost(made, task, searched, device, seed))], quiet)
     checkpoint = out.with_name(f".{out.name}.ckpt")
-    with _progress(quiet) as progress:
-        small = hcdc.condense(
-            task, searched, **arguments, device=device, checkpoint=checkpoint, progress=progress
+    record: dict[str, Any] = {}
+    size = 0
+
+    def keep(small: CondensedDataset) -> None:
+        nonlocal size
+        content = small.to_bytes()
+        size = len(content)
+        record.update(
+            {
+                "file": out.name,
+                "sha256": hashlib.sha256(content).hexdigest(),
+                "dataset": made.meta["data"]["name"],
+                **{key: small.meta[key] for key in ("method", "preset", "train_size", "val_size", "seed")},
+                **small.record,
+            }
         )
-    content = small.to_bytes()
-    record = {
-        "file": out.name,
-        "sha256": hashlib.sha256(content).hexdigest(),
-        "dataset": made.meta["data"]["name"],
-        **{key: small.meta[key] for key in ("method", "preset", "train_size", "val_size", "seed")},
-        **small.record,
-    }
-    small.save(out)
-    _write_json(_record_path(out), record)
+        _write_json(_record_path(out), record)  # first: a file that is there has its record
+        small.save(out)
+
+    with _progress(quiet) as progress:
+        hcdc.condense(
+            task, searched, **arguments, device=device, checkpoint=checkpoint, progress=progress, done=keep
+        )
     if json_file is not None:
         _write_json(json_file, record)
     spent = f"{record['condense_seconds']:.1f} s on {device_name(device)}"
     _last_line(
-        f"wrote {out} ({len(content) / 1024:,.0f} KiB, {spent}) and {_record_path(out).name}",
+        f"wrote {out} ({size / 1024:,.0f} KiB, {spent}) and {_record_path(out).name}",
         following,
         json_file,
     )
@@ -648,7 +661,11 @@ def _plan_lines(made: Plan, task: Any, device: str) -> list[tuple[str, object]]:
     shape = f", {_form(data.train.x)} pixels" if isinstance(data, ImageData) else ""
     real = meta["val_method"] == "real"
     sizes = f"S_train {_sized(made.train_size, task)}, S_val " + (
-        "the real validation set" if real else _sized(made.val_size, task)
+        "the real validation set"
+        if real
+        else f"{made.val_size}, of any class"
+        if meta["val_method"] == "weighted"
+        else _sized(made.val_size, task)
     )
     preset = f", preset {meta['preset']}" if meta["preset"] else ""
     calibrates = made.probing is not None and made.probing.calibrate

@@ -25,7 +25,7 @@ from hcdc.condensers._probing import (
     recipes_around,
 )
 from hcdc.core.checkpoint import Checkpoint
-from hcdc.core.errors import InputError
+from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.datasets import CondensedDataset, data
@@ -301,6 +301,7 @@ def test_both_is_alignment_first_then_probes_from_there(task, monkeypatch):
         return dataclasses.replace(start, x=start.x + 1), [{"step": 10}]
 
     monkeypatch.setattr(condensing, "predictors", train)
+    monkeypatch.setattr(condensing, "_check_trained", lambda *a: None)
     monkeypatch.setattr(condensing, "make_companions", beside)
     monkeypatch.setattr(condensing, "learn_examples", examples)
     small = make(task, {"probes": 4, "companions": 5}, val_method="both")
@@ -459,6 +460,7 @@ def test_probes_and_companions_are_trained_by_the_chosen_recipe(number, digits, 
         return [len(configs)] * len(configs)
 
     monkeypatch.setattr(condensing, "predictors", train)
+    monkeypatch.setattr(condensing, "_check_trained", lambda *a: None)
     monkeypatch.setattr(condensing, "make_companions", lambda *a: None)
     monkeypatch.setattr(
         condensing, "learn_examples", lambda task, networks, scores, start, *a, **k: (start, networks)
@@ -541,3 +543,25 @@ def test_modules_of_a_user_choose_among_what_they_can(digits):
         assert entry["probe_spearman"] == pytest.approx(loss_order(own, space, small, recipe))
     reached = [entry["probe_spearman"] for entry in tried]
     assert small.meta["calibrated_recipe"] == tried[reached.index(max(reached))]["recipe"]
+
+
+# --- faults -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("val_method", ["weighted", "probes"])
+def test_probes_that_diverge_on_the_copy_are_told_with_the_recipe(val_method, digits):
+    given = {"val_method": val_method, "recipe": {"lr": 1e30, "clip": 0.0, "seeds": 1}}
+    with pytest.raises(NumericalError, match=r"4 of 4 probes have no finite loss .* now 1e\+30.* now 0"):
+        condense(digits, SPACE, "hcdc", **TWENTY, **given, options={"probes": 4, "companions": 0})
+
+
+def test_recipes_of_which_none_ranks_are_told(digits):
+    given = {"val_method": "probes", "recipe": {"lr": 1e30, "clip": 0.0, "seeds": 1}}
+    options = {"probes": 4, "companions": 0, "calibrate": True}
+    with pytest.raises(NumericalError, match=r"by none of 6 recipes .* now 1e\+30"):
+        condense(digits, SPACE, "hcdc", **TWENTY, **given, options=options)
+
+
+def test_more_probes_than_there_are_is_refused_before_the_work(digits):
+    with pytest.raises(InputError, match=r"has only \d+ candidates"):
+        plan(digits, SPACE, "hcdc", **TWENTY, val_method="weighted", options={"probes": 99999})

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from hcdc.core import checkpoint as checkpointing
 from hcdc.core.checkpoint import Checkpoint, content_key
 
 
@@ -101,3 +102,26 @@ def test_content_key_depends_on_values_not_on_their_order():
     assert key == content_key({"b": [1, 2], "a": 1})
     assert key != content_key({"a": 1, "b": [2, 1]})
     assert len(key) == 32
+
+
+def test_seconds_of_earlier_runs_are_added(tmp_path, monkeypatch):
+    """Up to the last state that was saved: what came after it is done again, and counted again."""
+    now = [100.0]
+    monkeypatch.setattr(checkpointing.time, "perf_counter", lambda: now[0])
+    first = Checkpoint(tmp_path / "run.ckpt", "key")
+    now[0] += 7
+    first.child("phase").save({}, {"step": 1})
+    now[0] += 1000  # lost
+    second = Checkpoint(tmp_path / "run.ckpt", "key")
+    phase = second.child("phase")
+    assert second.clock.earlier == 0
+    now[0] += 2
+    phase.load()
+    assert (second.clock.earlier, second.clock.seconds()) == (7, 9)
+    now[0] += 3
+    phase.save({}, {"step": 2})
+    third = Checkpoint(tmp_path / "run.ckpt", "key").timed_anew()
+    third.child("phase").load()
+    assert third.clock.earlier == 12
+    assert second.timed_anew().clock.earlier == 0
+    Checkpoint(tmp_path / "run.ckpt", "other").child("phase").load()  # of another run: nothing is known

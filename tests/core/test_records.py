@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from hcdc.core import records
+from hcdc.core.errors import InputError
 
 
 def test_append_and_read(tmp_path):
@@ -40,8 +41,10 @@ def test_appending_after_a_half_written_line_loses_no_record(tmp_path, left):
 def test_a_broken_line_in_the_middle_is_an_error(tmp_path):
     path = tmp_path / "runs.jsonl"
     path.write_text('{"seed": 0}\n{"se\n{"seed": 2}\n')
-    with pytest.raises(json.JSONDecodeError):
-        list(records.read(path))
+    for bad in (b'{"se', b"\xff\xfe"):
+        path.write_bytes(b'{"seed": 0}\n' + bad + b'\n{"seed": 2}\n')
+        with pytest.raises(InputError, match=r"line 2 of '.*runs.jsonl' is not a record in JSON; remove it"):
+            list(records.read(path))
 
 
 def _append(path, worker) -> None:

@@ -6,11 +6,12 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from hcdc.condensers._base import Reducer
@@ -22,13 +23,14 @@ from hcdc.condensers._probing import (
     expectations,
     learn_examples,
     make_companions,
+    mean_loss,
     probe_configs,
     recipes_around,
     weigh_examples,
 )
 from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_presets
 from hcdc.core.checkpoint import Checkpoint, content_key
-from hcdc.core.errors import HcdcError, InputError, unknown_name
+from hcdc.core.errors import HcdcError, InputError, NumericalError, unknown_name
 from hcdc.core.progress import Progress, timed
 from hcdc.core.recipe import Recipe
 from hcdc.core.records import environment
@@ -154,6 +156,7 @@ def condense(
     device: torch.device | str = "cpu",
     checkpoint: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    done: Callable[[CondensedDataset], object] | None = None,
 ) -> CondensedDataset:
     """Make a condensed data set.
 
@@ -186,6 +189,8 @@ def condense(
         checkpoint: A file to continue from after an interruption (with a few beside it, ``FILE.PHASE``);
             removed when all is done, and where the run ends in an error of ours.
         progress: Where progress is reported.
+        done: Called with the condensed data set before the checkpoint goes, to save it; what it raises leaves
+            the checkpoint there.
 
     Returns:
         The condensed data set; its ``record`` holds seconds, device and history.
@@ -208,6 +213,8 @@ def condense(
     except HcdcError:
         _forget(store)  # the same command would end here again
         raise
+    if done is not None:
+        done(small)
     _forget(store)
     return small
 
@@ -227,13 +234,13 @@ def _make(
     progress.count = max(progress.count, 2)
     moved = task.to(device)
     seconds: dict[str, float] = {}
+    place = store.timed_anew().child("train")
     with timed() as spent:
-        s_train = reducer.reduce(
-            moved, "train", made.train_size, seed, progress=progress, checkpoint=store.child("train")
-        )
-    seconds["train"] = spent[0]
+        s_train = reducer.reduce(moved, "train", made.train_size, seed, progress=progress, checkpoint=place)
+    seconds["train"] = spent[0] + place.clock.earlier
     record: dict[str, Any] = {}
     s_val: Any = None
+    store = store.timed_anew()
     with timed() as spent:
         if val_method in LEARNED:
             s_val, found, record = _learn(moved, space, made, s_train, seed, device, store, progress)
@@ -244,7 +251,7 @@ def _make(
             s_val = reducer.reduce(
                 moved, "val", val_size, seed, progress=progress, checkpoint=store.child("val")
             )
-    seconds["val"] = spent[0]
+    seconds["val"] = spent[0] + store.clock.earlier
     record |= {
         "condense_seconds": sum(seconds.values()),
         "phases": seconds,
@@ -303,6 +310,7 @@ def _learn(
         phase = progress.phase("S_val from probes", made.probing.probe_steps)
         trained = train(configs + beside, recipe)
         networks = trained[: len(configs)]
+        _check_trained(task, networks, s_train, recipe)
         expected = expectations(space, configs, scores, beside)
         companions = make_companions(task, trained[len(configs) :], expected, seed, made.probing)
         if made.meta["val_method"] == "weighted":
@@ -321,6 +329,18 @@ def _learn(
         probes = {"configs": configs, "score": scores}
     kept |= {"candidates": sorted(set(used)), "probes": probes}
     return s_val, kept, {"history": history, "full_trainings": count, "probe_seconds": looked_up}
+
+
+@torch.no_grad()
+def _check_trained(task: Task, networks: Sequence[Predictor], s_train: Any, recipe: Recipe) -> None:
+    """Refuse probes that diverged: nothing can be learned from them."""
+    lost = sum(not np.isfinite(float(mean_loss(task, predict, s_train))) for predict in networks)
+    if lost:
+        raise NumericalError(
+            f"{lost} of {len(networks)} probes have no finite loss after training on the copy; a smaller "
+            f"learning rate of the recipe (lr, now {recipe.lr}) or a limit on the gradient's norm (clip, now "
+            f"{recipe.clip}) may help"
+        )
 
 
 def _probe_scores(
@@ -410,6 +430,8 @@ def plan(
             probing = None
     if config is not None:
         config.check_for(task, space)
+    if probing is not None:
+        probe_configs(space, probing.probes, seed)  # more than there are is refused before the work
     if isinstance(task, ImageTask) and task.model == "convnet" and val_method in LEARNED:
         raise InputError(
             "model 'convnet' is one network for all candidates of a space, so there is no order to learn; "

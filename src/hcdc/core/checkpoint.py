@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,23 +22,43 @@ def content_key(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
+class Clock:
+    """Seconds of a computation, those of interrupted runs included as far as they are of use.
+
+    Attributes:
+        earlier: Seconds up to the last state that was saved by an earlier run and loaded by this one.
+    """
+
+    def __init__(self) -> None:
+        self.earlier, self.begun = 0.0, time.perf_counter()
+
+    def seconds(self) -> float:
+        return self.earlier + time.perf_counter() - self.begun
+
+
 class Checkpoint:
     """State of one long computation on disk.
 
     Args:
         path: The file; None switches checkpoints off.
         key: What the run is (see `content_key`); a file with another key is ignored.
+        clock: Its seconds are saved too; shared with the checkpoints of its phases.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, key: str = ""):
+    def __init__(self, path: str | os.PathLike[str] | None, key: str = "", clock: Clock | None = None):
         self.path = None if path is None else Path(path)
         self.key = key
+        self.clock = clock or Clock()
 
     def child(self, name: str) -> Checkpoint:
         """A checkpoint for one phase of the run, in a file of its own."""
         if self.path is None:
-            return Checkpoint(None)
-        return Checkpoint(self.path.with_name(f"{self.path.name}.{name}"), f"{self.key}/{name}")
+            return Checkpoint(None, clock=self.clock)
+        return Checkpoint(self.path.with_name(f"{self.path.name}.{name}"), f"{self.key}/{name}", self.clock)
+
+    def timed_anew(self) -> Checkpoint:
+        """The same checkpoint with a clock of its own, which begins now."""
+        return Checkpoint(self.path, self.key)
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The last saved ``(tensors, state)`` of this run, or None."""
@@ -49,7 +70,9 @@ class Checkpoint:
                 if meta.get("key") != self.key:
                     return None
                 names = list(file.keys())
-                return {name: file.get_tensor(name) for name in names}, json.loads(meta["state"])
+                found = {name: file.get_tensor(name) for name in names}, json.loads(meta["state"])
+                self.clock.earlier = max(self.clock.earlier, float(meta.get("seconds", 0.0)))
+                return found
         except (SafetensorError, OSError, KeyError, json.JSONDecodeError):
             return None
 
@@ -58,7 +81,8 @@ class Checkpoint:
         if self.path is None:
             return
         plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-        write_atomic(self.path, save(plain, {"key": self.key, "state": json.dumps(state)}))
+        told = {"key": self.key, "state": json.dumps(state), "seconds": f"{self.clock.seconds():.3f}"}
+        write_atomic(self.path, save(plain, told))
 
     def remove(self) -> None:
         """Delete the file, if there is one."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from hcdc.core.errors import InputError
 from hcdc.core.files import locked
 
 
@@ -107,10 +108,12 @@ def _cut_half_line(path: Path) -> None:
 
 def read(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """The records of a JSON-lines file; a half-written last line (a killed process) is passed over."""
-    with open(path) as handle:
-        for line in handle:
+    with open(path, "rb") as handle:
+        for number, line in enumerate(handle, 1):
             try:
                 yield json.loads(line)
-            except json.JSONDecodeError:
-                if line.endswith("\n"):
-                    raise
+            except ValueError as error:  # no JSON, or no UTF-8
+                if line.endswith(b"\n"):
+                    raise InputError(
+                        f"line {number} of '{os.fspath(path)}' is not a record in JSON; remove it"
+                    ) from error
