@@ -336,3 +336,57 @@ def test_gradients_pass_through_a_module():
     )
     assert float(found[0][2, 1, 3, 3]) == pytest.approx((plus - minus).item() / 2e-6, rel=1e-4, abs=1e-9)
     assert bool(found[1].any())
+
+
+def test_parameters_that_need_no_gradient_stay_as_they_are():
+    def factory(config):
+        module = nn.Sequential(nn.Flatten(), nn.Linear(16, 5), nn.Linear(5, 3))
+        module[1].requires_grad_(False)
+        return module
+
+    net = ModuleNetwork(factory, CONFIG, 3)
+    params = net.init(torch.Generator().manual_seed(1))
+    assert set(params) == {"2.weight", "2.bias"}
+    x = torch.rand(4, 1, 4, 4)
+    kept = net.module[1].weight.detach().clone()
+    expected = nn.functional.linear(net.module[1](x.flatten(1)), params["2.weight"], params["2.bias"])
+    torch.testing.assert_close(net.forward(params, None, x), expected)
+    assert torch.equal(net.module[1].weight, kept)
+
+
+def test_what_a_factory_shares_or_is_given_stays_the_users():
+    shared = nn.BatchNorm2d(1)
+    config = {"width": 3}
+
+    def factory(given):
+        return nn.Sequential(shared, nn.Flatten(), nn.Linear(16, given.pop("width")))
+
+    nets = [ModuleNetwork(factory, config, 3) for _ in range(2)]
+    assert config == {"width": 3}
+    assert shared.training
+    assert shared.running_mean is not None
+    assert nets[0].module[0] is not nets[1].module[0]
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (nn.Sequential(nn.Flatten(), nn.Linear(16, 7)), r"shape \(4, 7\)"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(16, 2)), r"shape \(4, 2\)"),
+        (nn.Linear(4, 3), r"shape \(4, 1, 4, 3\)"),
+        (nn.Conv2d(1, 3, 1), r"shape \(4, 3, 4, 4\)"),
+        (nn.Sequential(nn.Flatten(0), nn.Linear(64, 3)), r"shape \(3,\)"),
+        (nn.LSTM(16, 3), "tuple"),
+    ],
+)
+def test_outputs_that_are_no_logits_are_refused(module, said):
+    net = ModuleNetwork(lambda config: module, CONFIG, 3)
+    x = torch.rand(4, 1, 4, 4).flatten(1) if isinstance(module, nn.LSTM) else torch.rand(4, 1, 4, 4)
+    with pytest.raises(InputError, match=rf"gave {said} for 4 images; logits of shape \(4, 3\)"):
+        net.forward(net.init(torch.Generator()), None, x)
+
+
+def test_logits_may_have_trailing_ones():
+    module = nn.Sequential(nn.Conv2d(1, 3, 4))
+    net = ModuleNetwork(lambda config: module, CONFIG, 3)
+    assert net.forward(net.init(torch.Generator()), None, torch.rand(4, 1, 4, 4)).shape == (4, 3, 1, 1)

@@ -268,6 +268,23 @@ def test_stored_pixels_are_normalised_step_by_step(task):
     )
 
 
+def test_one_training_set_stays_where_it_lies(train, task, lanes):
+    """On the CPU; sets that train as one are joined."""
+    other = task.sample("train", 20, 1)
+    setting = _networks._Runs([train, other], RECIPE, kept, 0, "test", torch.device("cpu"), lambda x: x)
+    trainer = _networks._Trainer(setting, NETWORKS["cell"])
+    assert trainer.x is train.x
+    trainer.begin([other], trainer.now)
+    assert trainer.x is other.x
+    assert trainer.y is other.y
+    lanes(1, 2)
+    joined = _networks._Trainer(setting, NETWORKS["cell"])
+    assert torch.equal(joined.x, torch.cat([train.x, other.x]))
+    joined.begin([other, train], joined.now)
+    assert torch.equal(joined.x, torch.cat([other.x, train.x]))
+    assert torch.equal(joined.y, torch.cat([other.y, train.y]))
+
+
 def test_augmentation_is_drawn_from_the_seed(train):
     recipe = dataclasses.replace(RECIPE, augment="flip-crop")
     network = NETWORKS["convnet"]

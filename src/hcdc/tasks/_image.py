@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,10 +42,11 @@ class ModuleNetwork:
     Args:
         factory: ``factory(config) -> nn.Module`` from images ``[n, c, h, w]`` to logits ``[n, classes]``.
         config: The candidate.
+        classes: How many logits an image must get; None leaves them unchecked.
     """
 
-    def __init__(self, factory: Factory, config: Config):
-        self.factory, self.config = factory, config
+    def __init__(self, factory: Factory, config: Config, classes: int | None = None):
+        self.factory, self.config, self.classes = factory, config, classes
         self.module = self._fresh(torch.Generator().manual_seed(0))
         for part in self.module.modules():
             part.training = isinstance(part, nn.modules.batchnorm._NormBase)
@@ -54,16 +57,17 @@ class ModuleNetwork:
         seed = int(torch.randint(2**62, (1,), generator=generator))
         with _GLOBAL_DRAWS, torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
-            module = self.factory(self.config)
+            module = self.factory(copy.deepcopy(self.config))
         if not isinstance(module, nn.Module):
             raise InputError(
                 f"model: the factory returned {type(module).__name__} for {self.config}, not a Module"
             )
-        return replace_all_batch_norm_modules_(module)
+        return replace_all_batch_norm_modules_(copy.deepcopy(module))  # parts of it may be the user's own
 
     def init(self, generator: torch.Generator) -> Params:
-        """Parameters as the module initialises them."""
-        return {name: p.detach().clone() for name, p in self._fresh(generator).named_parameters()}
+        """Parameters as the module initialises them; those that need no gradient are no parameters here."""
+        named = self._fresh(generator).named_parameters()
+        return {name: p.detach().clone() for name, p in named if p.requires_grad}
 
     def prepare(self, images: Tensor) -> None:
         """Nothing has to be made beforehand."""
@@ -72,10 +76,22 @@ class ModuleNetwork:
     def forward(self, params: Params, lam: Tensor | None, images: Tensor) -> Tensor:
         """Logits ``[n, classes]``; lambda is not read."""
         if images.device not in self.buffers:  # moved once: a recorded step may not copy from the host
-            moved = {name: b.to(images.device) for name, b in self.module.named_buffers()}
+            fixed = [(name, p.detach()) for name, p in self.module.named_parameters() if not p.requires_grad]
+            moved = {name: b.to(images.device) for name, b in [*self.module.named_buffers(), *fixed]}
             self.buffers[images.device] = moved
         logits: Tensor = functional_call(self.module, (params, self.buffers[images.device]), (images,))
+        if self.classes is not None:
+            self._check(logits, (len(images), self.classes))
         return logits
+
+    def _check(self, logits: Any, needed: tuple[int, int]) -> None:
+        shape = tuple(logits.shape) if isinstance(logits, Tensor) else ()
+        if shape[:2] != needed or math.prod(shape[2:]) != 1:
+            found = f"shape {shape}" if isinstance(logits, Tensor) else type(logits).__name__
+            raise InputError(
+                f"model: the module for {self.config} gave {found} for {needed[0]} images; logits of shape "
+                f"{needed}, one for each class, are needed"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +173,7 @@ class ImageTask(Task):
                     "model: a factory of modules has no relaxed network, so hypergradients in lambda do not "
                     "exist; choose val_method 'probes', 'weighted', 'random' or 'real'"
                 )
-            return ModuleNetwork(self.model, config)
+            return ModuleNetwork(self.model, config, self.num_classes)
         net = None if space is None else space.network(channels, self.num_classes, config)
         if net is None or "graph" in inspect.signature(net.forward).parameters:
             name = "none" if space is None else space.name

@@ -12,9 +12,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeVar
 
 import torch
@@ -154,7 +155,9 @@ class _Runs:
     def _chunks(self, trainer: _Trainer, number: int, found: list[list[Any]]) -> Iterator[None]:
         at_once, sets = trainer.repeats, trainer.sets
         groups = [range(first, first + at_once) for first in range(0, self.recipe.seeds, at_once)]
-        draws = [trainer.now, *(trainer.draw(repeats) for repeats in groups[1:])]  # all that the host gives
+        draws: Iterable[_Draws] = chain([trainer.now], map(trainer.draw, groups[1:]))
+        if self.device.type == "cuda":
+            draws = list(draws)  # all that the host gives
         for repeats, drawn in zip(groups, draws):
             for first in range(0, len(self.trains), sets):
                 trainer.begin(self.trains[first : first + sets], drawn)
@@ -278,7 +281,7 @@ class _Trainer:
         self.repeats, self.sets = run.lanes(network)
         self.lanes = self.repeats * self.sets
         self.network = side_by_side(network, self.lanes)
-        device, examples = run.device, run.trains[: self.sets]
+        device = run.device
         self.layout = Layout(network.init(torch.Generator().manual_seed(0)), self.lanes)
         self.theta = torch.zeros(self.lanes * sum(self.layout.sizes), device=device)
         self.momentum, self.gradient = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
@@ -290,7 +293,7 @@ class _Trainer:
         if self.lanes > 1:
             self.owners = self.layout.owners(device)
             self.by_lane = self.owners.argsort(stable=True)
-        self.x, self.y = torch.cat([t.x for t in examples]), torch.cat([t.y for t in examples])
+        self._take(run.trains[: self.sets])
         self.now = self.draw(range(self.repeats))  # of the first repeats, until others begin
         self.rates = -learning_rates(run.recipe).to(device)
         self.counter = torch.zeros(1, dtype=torch.long, device=device)
@@ -319,14 +322,25 @@ class _Trainer:
     @torch.no_grad()
     def begin(self, trains: Sequence[Images], draws: _Draws) -> None:
         """The state before the first step on as many training sets as train as one."""
-        torch.cat([train.x for train in trains], out=self.x)
-        torch.cat([train.y for train in trains], out=self.y)
+        if self.run.device.type == "cuda":  # a recorded step reads the tensors that it was recorded with
+            torch.cat([train.x for train in trains], out=self.x)
+            torch.cat([train.y for train in trains], out=self.y)
+            for name in ("order", "flip", "shift"):
+                getattr(self.now, name).copy_(getattr(draws, name))
+        else:
+            self._take(trains)
+            self.now = draws
         self.theta.copy_(draws.start)
         self._refresh()
-        for name in ("order", "flip", "shift"):
-            getattr(self.now, name).copy_(getattr(draws, name))
         self.momentum.zero_()
         self.counter.zero_()
+
+    def _take(self, trains: Sequence[Images]) -> None:
+        """Training sets as one; on the CPU one set stays where it lies, perhaps in a file."""
+        if len(trains) == 1 and self.run.device.type != "cuda":
+            self.x, self.y = trains[0].x, trains[0].y
+        else:
+            self.x, self.y = torch.cat([t.x for t in trains]), torch.cat([t.y for t in trains])
 
     @torch.enable_grad()
     def step(self) -> None:
