@@ -419,3 +419,29 @@ def test_a_gradient_that_is_not_a_number_stops_with_a_diagnosis(monkeypatch):
 def test_larger_spaces_have_room():
     space = PolynomialFilter(order=1, width=4, filters=2)
     assert len(make(space=space).val) == 9
+
+
+def test_trajectories_go_down_the_synthetic_hypergradient(monkeypatch):
+    """By a step of length step_lam, or less where the space ends."""
+    steps = []
+    plain = learning._Run.next_lam
+
+    def watched(self, points, t, resumed):
+        data = self.task.replace(self.s_val, self.tensors)
+        with torch.no_grad():
+            _, g = learning.values_and_hypergradients(
+                self.task, points.params, points.lam, points.response, data
+            )
+        found = plain(self, points, t, resumed)
+        steps.append((points.lam.clone(), g, found.clone()))
+        return found
+
+    monkeypatch.setattr(learning._Run, "next_lam", watched)
+    make(options={**QUICK, "points": 3, "step_lam": 0.05})
+    assert len(steps) == 2
+    for before, g, after in steps:
+        unit = g / g.norm(dim=1, keepdim=True).clamp_min(1e-12)  # one candidate's is 0 here
+        torch.testing.assert_close(after, SPACE.project(before - 0.05 * unit))
+        along = ((after - before) * g).sum(1)
+        assert bool((along <= 0).all())
+        assert bool((along < 0).any())

@@ -22,7 +22,7 @@ from hcdc.evaluation import evaluate, ridge_predictions
 from hcdc.evaluation._evaluate import _visits, reopen_task
 from hcdc.spaces import Finite, NASBench201, TableTruth, config_hash, halves
 from hcdc.tasks import ImageTask
-from hcdc.training import predictors
+from hcdc.training import Result, predictors
 
 SPACE = NASBench201(channels=2)
 PROBING = {"probes": 6, "probe_steps": 3, "companions": 4}
@@ -164,6 +164,28 @@ def test_results_come_from_the_table(copied):
     assert judged["best_test_accuracy"] == min(judged["test"])
     assert len(judged["proxy"]) == 6
     assert all(math.isfinite(value) for value in judged["proxy"])
+
+
+def test_probes_are_known_by_validation_and_never_by_test(copied):
+    method, _, small, _, _, _ = copied
+    if method == "aligned":
+        pytest.skip("an aligned copy has no probes of the table")
+    table, known = FakeTable(), small.meta["probes"]
+    by_val, by_test = ([table.score(c, part) for c in known["configs"]] for part in ("val", "test"))
+    assert known["score"] == by_val
+    assert np.argsort(by_val).tolist() != np.argsort(by_test).tolist()
+
+
+def test_trained_probes_are_known_by_validation_and_never_by_test(monkeypatch, digits):
+    """Whose order is the other way round here."""
+
+    def trained(task, space, configs, *_, **__):
+        return [Result({"val.score": k / 10, "test.score": -k / 10}, 1.0) for k in range(len(configs))]
+
+    monkeypatch.setattr(condensing, "full_truth", trained)
+    given = {"train_size": 20, "val_size": 10, "val_method": "weighted", "options": PROBING}
+    small = condense(digits, SPACE, "hcdc", **given)
+    assert small.meta["probes"]["score"] == [k / 10 for k in range(6)]
 
 
 def test_every_rival_is_there(copied):
