@@ -5,6 +5,7 @@ import functools
 import gzip
 import itertools
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,8 +15,12 @@ import hcdc.cli
 import hcdc.condensers._condense as condensing
 from command_line import assert_refused, files, hcdc_run
 from hcdc import CondensedDataset, Recipe
+from hcdc.condensers import make_reducer, plan
 from hcdc.core import ranks
+from hcdc.datasets import data
+from hcdc.spaces import NASBench201
 from hcdc.spaces._nasbench201 import COLUMNS
+from hcdc.tasks import ImageTask
 
 pytest.importorskip("sklearn")
 
@@ -200,6 +205,19 @@ def test_both_spellings_of_sizes_make_the_same_file(place, capsys):
     assert "made by the same command" in out
 
 
+def test_what_reducers_train_on_the_full_data_is_in_the_cost():
+    task = ImageTask(data("digits"))
+    told = {name: make_reducer(name).trains(task) for name in ("random", "dm", "kcenter", "herding", "tm")}
+    assert told["random"] == told["dm"] == ""
+    assert told["kcenter"] == told["herding"] == "one ConvNet trained for 600 steps"
+    assert re.fullmatch(r"20 experts trained for \d+ epochs", told["tm"])
+    for name in ("random", "tm"):
+        made = plan(task, NASBench201(), name, train_size=30)
+        cost = hcdc.cli._cost(made, task, NASBench201(), "cpu", 0)
+        expected = f"{told[name]} on the full data, whose time is not predicted"
+        assert cost == (expected if told[name] else "no full-data training")
+
+
 def test_what_needs_no_full_training_says_so(place, capsys):
     code, out, err = condense(capsys)
     assert code == 0, err
@@ -213,7 +231,7 @@ def test_what_needs_no_full_training_says_so(place, capsys):
 def test_alignment_counts_its_trainings():
     settings = hcdc.condensers.HCDC(trajectories=3, points=2, holdout=4)
     made, task = SimpleNamespace(config=settings, probing=None), SimpleNamespace(kind="image")
-    told = hcdc.cli._cost(made, task, hcdc.spaces.NASBench201(), "cpu", 0)
+    told = hcdc.hcdc.cli._cost(made, task, hcdc.spaces.NASBench201(), "cpu", 0)
     assert told.startswith("10 full-data trainings of the relaxed network")
 
 

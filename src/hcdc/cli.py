@@ -712,6 +712,8 @@ def _cost(made: Plan, task: Any, space: Space, device: str, seed: int) -> str:
             told.append(f"{probes} full-data results from the table ({spent:,.0f} s by its own clock)")
         else:
             told.append(_trainings(probes, task, space, made.full, device))
+    if trained := made.reducer.trains(task):
+        told.append(f"{trained} on the full data, whose time is not predicted")
     return "; ".join(told) or "no full-data training"
 
 

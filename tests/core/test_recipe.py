@@ -79,6 +79,8 @@ def test_numpy_numbers_are_numbers():
         ({"optimizer": "sdg"}, "optimizer 'sdg' is not known; did you mean 'sgd'?"),
         ({"augment": "flip_crop"}, "augment 'flip_crop' is not known; did you mean 'flip-crop'?"),
         ({"augment": True}, "augment 'True' is not known"),
+        ({"steps": True}, "got True and"),
+        ({"lr": True}, "got True and"),
         ({"statistics": "trian"}, "statistics 'trian' is not known; did you mean 'train'?"),
         ({"statistics": "running"}, "statistics 'running' is not known"),
         ({"statistics": None}, "statistics 'None' is not known"),

@@ -1183,7 +1183,7 @@ def test_what_a_table_does_not_have_is_said(tmp_path):
 
 
 def test_a_bad_table_is_refused(tmp_path):
-    with pytest.raises(InputError, match="there is no NAS-Bench-201 table at"):
+    with pytest.raises(InputError, match=r"NAS-Bench-201 table at .* the columns index, ops, c10_valid_12"):
         NASBench201Table(tmp_path / "none.csv.gz")
     (tmp_path / "text.csv.gz").write_text("not gzip")
     with pytest.raises(InputError, match="cannot be read"):
@@ -1194,6 +1194,8 @@ def test_a_bad_table_is_refused(tmp_path):
         ({"ops": "3-3-4-1-3-5"}, "line 3 .* are not six numbers 0 to 4"),
         ({"ops": "3-3-4"}, "line 3 .* are not six"),
         ({"c10_test_12": "good"}, "line 3 .* no number"),
+        ({"c10_test_12": "nan"}, r"line 3 .*: c10_test_12 is nan; 0 to 100 % is needed"),
+        ({"c10_valid_200": "950"}, r"line 3 .*: c10_valid_200 is 950.0; 0 to 100"),
         ({"index": 0}, "line 3 .* comes twice"),
         ({"ops": "4-2-1-2-1-1"}, "line 3 .* comes twice"),
     ):

@@ -42,6 +42,10 @@ class Reducer(ABC):
         the same.
         """
 
+    def trains(self, task: Task) -> str:
+        """What it trains on the original data, in words; empty for nothing."""
+        return ""
+
     @abstractmethod
     def settings(self) -> dict[str, Any]:
         """JSON-able settings, stored in the condensed file."""

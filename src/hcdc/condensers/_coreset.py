@@ -53,6 +53,10 @@ class Coreset(Reducer):
     def choose(self, points: Tensor, count: int) -> Tensor:
         """Positions ``[count]`` of the chosen among ``points`` ``[m, k]`` of one class."""
 
+    def trains(self, task: Task) -> str:
+        name = "ConvNet" if isinstance(task, ImageTask) else "GCN"
+        return f"one {name} trained for {self.steps} steps"
+
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
     ) -> Nodes | Images:

@@ -131,6 +131,9 @@ class TM(Reducer):
         """Epochs that an expert is trained: as many as a student may aim at."""
         return self.start_epochs + self.target_epochs - 1
 
+    def trains(self, task: Task) -> str:
+        return f"{self.experts} experts trained for {self.expert_epochs} epochs"
+
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
     ) -> Images:

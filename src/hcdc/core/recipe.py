@@ -97,8 +97,8 @@ class Recipe:
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, Integral)
+    return not isinstance(value, bool) and isinstance(value, Integral)
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, Real) and math.isfinite(value)
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)

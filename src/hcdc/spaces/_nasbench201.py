@@ -272,7 +272,10 @@ class NASBench201Table:
     def __init__(self, path: str | Path):
         path = Path(path)
         if not path.is_file():
-            raise InputError(f"there is no NAS-Bench-201 table at '{path}'")
+            raise InputError(
+                f"there is no NAS-Bench-201 table at '{path}'; it is a .csv or .csv.gz file with a line a "
+                f"cell and the columns index, ops, {', '.join(COLUMNS)}"
+            )
         try:
             with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
                 reader = csv.DictReader(file)
@@ -295,6 +298,11 @@ class NASBench201Table:
                 raise InputError(
                     f"line {line} of '{path}' has an entry that is no number: {error}"
                 ) from error
+            wrong = [name for name in ACCURACIES if not 0 <= values[name] <= 100]
+            if wrong:
+                raise InputError(
+                    f"line {line} of '{path}': {wrong[0]} is {values[wrong[0]]}; 0 to 100 % is needed"
+                )
             if numbers in self._index or index in self._cells:
                 raise InputError(f"line {line} of '{path}': cell {row['ops']} or index {index} comes twice")
             self._index[numbers], self._cells[index], self._values[numbers] = index, numbers, values
