@@ -57,7 +57,7 @@ def test_the_demo_writes_copies_evaluations_figures_and_a_page(tmp_path, monkeyp
     assert {"real-val", "early-stopping"} <= rivals[0] & rivals[2]
     assert all(path.stat().st_size > 1000 for path in result.figures)
     page = result.report.read_text()
-    assert "Shortened runs (preset 'demo'): gcond, hcdc." in page
+    assert "Shortened runs (preset 'demo'): gcond; hcdc." in page
     assert progress.index == progress.count == demo.PHASES
     assert any("hcdc: searching 3 filters" in text for text in reports)
     assert not list((tmp_path / "out").glob(".*.ckpt*"))
