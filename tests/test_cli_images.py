@@ -230,8 +230,9 @@ def test_what_needs_no_full_training_says_so(place, capsys):
 
 def test_alignment_counts_its_trainings():
     settings = hcdc.condensers.HCDC(trajectories=3, points=2, holdout=4)
-    made, task = SimpleNamespace(config=settings, probing=None), SimpleNamespace(kind="image")
-    told = hcdc.hcdc.cli._cost(made, task, hcdc.spaces.NASBench201(), "cpu", 0)
+    task = SimpleNamespace(kind="image")
+    made = SimpleNamespace(config=settings, probing=None, reducer=make_reducer("random"))
+    told = hcdc.cli._cost(made, task, hcdc.spaces.NASBench201(), "cpu", 0)
     assert told.startswith("10 full-data trainings of the relaxed network")
 
 
