@@ -468,6 +468,7 @@ def main() -> None:
     parser.add_argument("--make", action="store_true", help="make HCDC's validation sets, judge nothing")
     parser.add_argument("--set", action="append", default=[], help="METHOD.SETTING=NUMBER")
     parser.add_argument("--steps", type=int, help="steps of the calibrated recipe, in place of 10 epochs")
+    parser.add_argument("--initialisations", type=int, help="of the calibrated recipe, in place of 8")
     parser.add_argument("--per-class", type=int, default=50)
     parser.add_argument("--val-per-class", type=int, default=20)
     parser.add_argument("--total", action="store_true", help="--per-class counts S_train and S_val together")
@@ -475,10 +476,11 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    recipe = {"steps": given.steps, "seeds": given.initialisations}
     protocol = Protocol(
         given.dataset, given.table, given.benchmark, given.per_class, given.val_per_class, given.judges,
         given.some, given.out, given.device, given.total,
-        None if given.steps is None else {"steps": given.steps},
+        {key: value for key, value in recipe.items() if value is not None} or None,
     )  # fmt: skip
     for each in given.set:
         name, _, value = each.partition("=")
