@@ -10,6 +10,7 @@ the CPU networks train on threads of their own, one core each: small convolution
 from __future__ import annotations
 
 import dataclasses
+import gc
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -416,6 +417,7 @@ def _on_streams(run: _Runs, networks: Sequence[Any], streams: int) -> list[list[
     fit = torch.cuda.get_device_properties(run.device).total_memory >> 32  # 4 GiB each
     slots = [_Slot() for _ in range(min(streams, max(1, fit), len(networks)))]
     torch.cuda.synchronize(run.device)
+    _make_room(run.device, 0.75)
     while waiting or any(slot.job for slot in slots):
         moved = False
         for slot in slots:
@@ -435,6 +437,15 @@ def _on_streams(run: _Runs, networks: Sequence[Any], streams: int) -> list[list[
     return found
 
 
+def _make_room(device: torch.device, share: float) -> None:
+    """Free memory that nothing uses where less than a share is left: what the allocator keeps for other
+    streams and for recordings that are gone cannot be freed while one is made."""
+    free, total = torch.cuda.mem_get_info(device)
+    if free < share * total:
+        gc.collect()  # recordings and their steps hold one another
+        torch.cuda.empty_cache()
+
+
 class _Slot:
     """A stream, its memory pool and the network on it."""
 
@@ -448,6 +459,7 @@ class _Slot:
 
     def record(self, trainer: _Trainer) -> None:
         """Record the step while the other streams run."""
+        _make_room(self.stream.device, 0.25)
         trainer.step()
         graph = record(trainer.step, self.pool)
         trainer.replay = graph.replay
