@@ -535,8 +535,8 @@ def judged():
     best = [1 - v for v in val]
     return [
         base,
-        record("random-val", loss=val, draw=None, condense_seconds=1.0),
-        record("real-val", loss=best, draw=None, condense_seconds=1.0),
+        record("random-val", loss=val, score=val, draw=None, condense_seconds=1.0),
+        record("real-val", loss=best, score=best, draw=None, condense_seconds=1.0),
         record("hcdc-probes", loss=best, **known),
         record("hcdc-weighted", loss=[*best[:8], best[9], best[8]], **known),
         record(
@@ -732,11 +732,25 @@ def test_copies_are_shown_by_recipe_and_metric(judged):
     better |= {"real.score": [1, 2, 3, 5, 4]}
     table = nas201_tables.copies([*judged, better])
     dm = cells_of(table, "DM ")
-    assert dm[:3] == ["DM", "2", "-0.10"]
+    assert dm[:3] == ["DM", "1 / 1", "-0.10"]
     assert dm[3:] == ["1.00 / -1.00", "-1.00 / 0.90", "-1.00 / 0.90", "-0.90 / 1.00"]
-    assert cells_of(table, "random ")[1:] == ["0", "-0.12", *["not run"] * 4]
+    assert cells_of(table, "TM ")[1:] == ["0 / 0", "-0.07", *["not run"] * 4]
     assert cells_of(table, "**HCDC (b)**")[2:] == ["0.74", "", "", "", "1.00"]
     assert cells_of(table, "12 epochs")[-1].startswith("-1.00")
+
+
+def test_random_copies_of_other_seeds_are_those_beside_hcdc(judged):
+    """HCDC's S_train is a random copy too: with random validation images and with the real ones."""
+    row = cells_of(nas201_tables.copies(judged), "random ")
+    assert row[1:] == ["0 / 1", "-0.12", "not run", "not run", "1.00 / -1.00", "-1.00 / 1.00"]
+    own = {f"{part}.{what}": [1, 2, 3, 5, 4] for part in ("val", "real") for what in ("loss", "score")}
+    same = record("random", recipe_name="calibrated", **own)
+    assert cells_of(nas201_tables.copies([*judged, same]), "random ")[5:] == ["0.90 / 0.90", "-0.90 / -0.90"]
+    both = cells_of(nas201_tables.copies([*judged, {**same, "seed": 2}]), "random ")
+    assert both[1] == "0 / 2"
+    assert both[5].startswith("0.95 ± 0.07 / ")  # of 1 and .9
+    other = [{**r, "train_method": "tm"} for r in judged]
+    assert cells_of(nas201_tables.copies(other), "random ")[1] == "0 / 0"
 
 
 def test_cells_that_judged_nothing_are_left_out(judged):
