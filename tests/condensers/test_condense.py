@@ -8,9 +8,13 @@ import torch
 from quick_hcdc import QUICK, SPACE, Interrupting, content, make, short_recipes, tiny_table
 from reducer_conformance import content as part_content
 from reducer_conformance import reduce
+from safetensors import safe_open
+from safetensors.torch import save_file
 from tiny_graph import tiny_task
 
 import hcdc.condensers._condense as condensing
+import hcdc.condensers._hcdc as aligning
+import hcdc.training._predictors as predicting
 from hcdc.condensers import METHODS, condense, hcdc_presets, make_hcdc, make_probing, make_reducer, plan
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
@@ -102,6 +106,8 @@ def test_the_default_settings_of_hcdc_are_frozen():
         "val_batch": 0,
         "fanout": "",
         "nodes": 0,
+        "relaxation": "softmax",
+        "tau": 1.0,
     }
 
 
@@ -251,7 +257,14 @@ def test_a_class_without_examples_is_refused(tmp_path):
 
 
 def test_checkpoints_are_removed_and_nothing_else(tmp_path):
-    others = ["run.ckpt2", "run.ckpt.hcdc", "run.ckpt.values", "xrun.ckpt", "run.ckpt.lamp"]
+    others = [
+        "run.ckpt2",
+        "run.ckpt.hcdc",
+        "run.ckpt.values",
+        "xrun.ckpt",
+        "run.ckpt.lamp",
+        "run.ckpt.network",
+    ]
     for name in others:
         (tmp_path / name).write_text("mine")
     file = tmp_path / "run.ckpt"
@@ -278,3 +291,63 @@ def test_without_a_checkpoint_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("val_method", ["both", "probes"])
+def test_what_the_callback_raises_leaves_the_checkpoint(val_method, tmp_path, monkeypatch):
+    """A full disk, say: the same call again ends with the same copy, without the work."""
+    arguments = {"val_method": val_method, "checkpoint": tmp_path / "run.ckpt"}
+    arguments["options"] = {**QUICK, "probes": 4, "companions": 4, "probe_steps": 2}
+    given = []
+
+    def fails(small):
+        given.append(small.to_bytes())
+        raise OSError("no space left on device")
+
+    with pytest.raises(OSError, match="no space left"):
+        make(**arguments, done=fails)
+    left = {path.name.removeprefix("run.ckpt.") for path in tmp_path.iterdir()}
+    assert "val" in left if val_method == "both" else {"probes", "network0", "network7"} <= left
+    train = aligning.train_many
+
+    def on_the_copy(bound, params, lam, data, recipe):
+        assert len(data) == 6  # S_train: what S_val is aligned at is not kept
+        return train(bound, params, lam, data, recipe)
+
+    monkeypatch.setattr(aligning, "train_many", on_the_copy)
+    monkeypatch.setattr(predicting, "train_many", lambda *a: pytest.fail("trained again"))
+    small = make(**arguments, done=lambda made: given.append(made.to_bytes()))
+    assert given == [small.to_bytes()] * 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def aged(file, seconds):
+    """Let a checkpoint say that it took so long."""
+    with safe_open(file, framework="pt") as saved:
+        told = {**saved.metadata(), "seconds": str(seconds)}
+        tensors = {name: saved.get_tensor(name) for name in list(saved.keys())}
+    save_file(tensors, file, told)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stop", "phase"),
+    [
+        ({"method": "gcond", "options": {"epochs": 4, "inner": 1, "outer": 1}}, (4, "GCond"), "train"),
+        ({}, (3, "original hypergradients and S_val"), "val"),
+        ({"val_method": "probes"}, (2, "probes and companions on the copy"), "val"),
+        ({"val_method": "probes"}, (1, "S_val from probes"), "val"),
+    ],
+    ids=["S_train", "alignment", "networks", "probes"],
+)
+def test_seconds_of_an_interrupted_run_are_counted(arguments, stop, phase, tmp_path):
+    """Those of the last state that is continued from: not the sum, not those of another phase."""
+    given = {"options": {**QUICK, "probes": 4, "companions": 4, "probe_steps": 2}, **arguments}
+    with pytest.raises(KeyboardInterrupt):
+        make(**given, checkpoint=tmp_path / "run.ckpt", progress=Interrupting(*stop))
+    for k, file in enumerate(sorted(tmp_path.iterdir())):
+        aged(file, 50_000 - 100 * k)
+    record = make(**given, checkpoint=tmp_path / "run.ckpt").record
+    seconds = dict(record["phases"])
+    assert 50_000 < seconds.pop(phase) < 50_050
+    assert 0 <= min(seconds.values()) <= max(seconds.values()) < 50
+    assert record["condense_seconds"] == sum(record["phases"].values())

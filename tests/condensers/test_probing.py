@@ -15,6 +15,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import hcdc.condensers._probing as probing
+import hcdc.training._predictors as predicting
+import hcdc.training._truth as truths
 from hcdc.condensers import condense, plan
 from hcdc.condensers._probing import (
     Companions,
@@ -746,6 +748,63 @@ def test_an_interrupted_run_continues_to_the_same_bytes(digits, networks, learne
     assert history == learned[1]
     again, _ = learn(digits, networks, path=path)
     assert torch.equal(again.x, small.x)
+
+
+PROBES = {"probes": 5, "probe_steps": 2, "companions": 4}
+TRAINING = "probes and companions on the copy"
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Sizes of what candidates were trained on, one a call; a call takes a minute."""
+    seen, now = [], [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+
+    def counting(train):
+        def many(bound, params, lam, data, recipe):
+            seen.append(len(data))
+            now[0] += 60
+            return train(bound, params, lam, data, recipe)
+
+        return many
+
+    for module in (predicting, truths):
+        monkeypatch.setattr(module, "train_many", counting(module.train_many))
+    return seen
+
+
+@pytest.mark.parametrize(("calibrate", "early"), [(False, False), (True, True), (True, False)])
+@pytest.mark.parametrize(("make", "space"), [(tiny_task, GRAPHS), (tiny_table, None)], ids=["graph", "table"])
+@pytest.mark.usefixtures("short_recipes")
+def test_interrupted_trainings_on_the_copy_continue(
+    make, space, calibrate, early, trained, tmp_path, monkeypatch
+):
+    """Nothing is trained twice, and no second is lost or counted twice, wherever the run is stopped."""
+    task, file = make(), tmp_path / "state"
+    arguments = {"train_size": 6, "val_size": 9, "val_method": "probes"}
+    arguments["options"] = {**PROBES, "calibrate": calibrate}
+    space = space or task.space()
+    monkeypatch.setenv("HCDC_CACHE", str(tmp_path / "a"))
+    steps = Interrupting(phase=TRAINING)
+    whole = condense(task, space, "hcdc", **arguments, progress=steps)
+    assert steps.steps == [f"{k}/9" for k in range(1, 10)]
+    everything = sorted(trained)
+    assert trained[-9:] == [6] * 9
+    assert whole.record["condense_seconds"] == 60 * len(everything)
+    assert whole.record["probe_seconds"] == 0
+    trained.clear()
+    monkeypatch.setenv("HCDC_CACHE", str(tmp_path / "b"))
+    places = [(1, TRAINING), (3, TRAINING), (1, "S_val from probes")]
+    for stop, phase in [(1, "full data"), *places] if early else places:
+        with pytest.raises(KeyboardInterrupt):
+            condense(task, space, "hcdc", **arguments, checkpoint=file, progress=Interrupting(stop, phase))
+    small = condense(task, space, "hcdc", **arguments, checkpoint=file)
+    assert sorted(trained) == everything
+    assert small.to_bytes() == whole.to_bytes()
+    known = 60 * everything.count(len(task.train)) if early else 0  # of the probes, by the cache alone
+    assert small.record["probe_seconds"] == pytest.approx(known)
+    assert small.record["condense_seconds"] == pytest.approx(60 * len(everything) - known)
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
 
 
 def test_steps_that_overflow_stop_with_a_diagnosis(digits, networks):

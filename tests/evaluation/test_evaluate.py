@@ -16,6 +16,7 @@ import hcdc.training._truth as truths
 from hcdc.condensers import condense
 from hcdc.core import records
 from hcdc.core.errors import InputError
+from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets._table import Rows, TableData
@@ -258,6 +259,106 @@ def test_an_interrupted_truth_goes_on_where_it_stopped(trained, tmp_path, monkey
     found = judge(cache=tmp_path, rivals=False)
     assert trained == [6, 2]
     assert found["truth"] == judge(rivals=False)["truth"]
+
+
+class Stopping(Progress):
+    """Notes its steps and raises `KeyboardInterrupt` at number ``stop``."""
+
+    def __init__(self, stop=None):
+        super().__init__(every=0.0)
+        self.stop, self.steps = stop, []
+
+    def report(self, text, last=False):
+        self.steps.append(text.split("] ")[1].split(",")[0])
+        if len(self.steps) == self.stop:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def lanes(monkeypatch):
+    """Lanes of every training call; at most four train at once, so two candidates of two seeds."""
+    seen, train_many = [], truths.train_many
+    monkeypatch.setattr(truths, "lanes_that_fit", lambda *_: 4)
+
+    def counted(task, params, lam, data, recipe):
+        seen.append(len(lam))
+        return train_many(task, params, lam, data, recipe)
+
+    monkeypatch.setattr(truths, "train_many", counted)
+    return seen
+
+
+def without_times(found):
+    plain, timed = found.as_dict(), ("environment", "break_even_trials")
+    kept = {key: value for key, value in plain.items() if "seconds" not in key and key not in timed}
+    rivals = [{key: v for key, v in rival.items() if "seconds" not in key} for rival in plain["rivals"]]
+    return {**kept, "rivals": rivals}
+
+
+STEPS = [
+    *(f"{phase}: {k}/6" for phase in ("full data", "candidates on the copy") for k in (2, 4, 6)),
+    *(f"rival {name}: {k}/6" for name in ("early-stopping", "equal-cost") for k in (4, 6)),
+]
+
+
+def test_an_interrupted_evaluation_goes_on_where_it_stopped(lanes, tmp_path):
+    """Stopped after each batch in turn: the same document, and no candidate is trained twice."""
+    small = copy_of(record={"condense_seconds": 1e6})  # all the steps there are cost less
+    whole = Stopping()
+    expected = without_times(judge(small, cache=tmp_path / "a", progress=whole))
+    assert whole.steps == STEPS
+    assert lanes == [4] * 6 + [4, 2] * 2
+    lanes.clear()
+    for batch in range(len(STEPS)):
+        finished = sum(batch >= done for done in (6, 8, 10))  # phases that are told at once
+        with pytest.raises(KeyboardInterrupt):
+            judge(small, cache=tmp_path / "b", progress=Stopping(finished + 1))
+        assert len(lanes) == batch + 1
+    assert len(list((tmp_path / "b").glob("*.judging"))) == 3
+    found = judge(small, cache=tmp_path / "b")
+    assert lanes == [4] * 6 + [4, 2] * 2
+    assert without_times(found) == expected
+    assert not list((tmp_path / "b").glob("*.judging"))
+
+
+def test_seconds_of_an_interrupted_evaluation_are_counted(lanes, tmp_path, monkeypatch):
+    now, count = [0.0], truths.train_many
+
+    def slow(*arguments):
+        now[0] += 30
+        return count(*arguments)
+
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    monkeypatch.setattr(truths, "train_many", slow)
+    small = copy_of(record={"condense_seconds": 1e6})
+    for stop in (5, 3):  # in the copy's trainings, then in those of a rival
+        with pytest.raises(KeyboardInterrupt):
+            judge(small, cache=tmp_path, progress=Stopping(stop))
+    found = judge(small, cache=tmp_path).as_dict()
+    assert found["proxy_seconds"] == pytest.approx(3 * 30)
+    rivals = {rival["name"]: rival for rival in found["rivals"]}
+    for name in ("early-stopping", "equal-cost"):
+        assert rivals[name]["seconds_per_candidate"] == pytest.approx(2 * 30 / 6)
+    assert len(lanes) == 10
+
+
+def test_only_the_same_evaluation_goes_on(lanes, tmp_path):
+    """Another copy, other candidates or no rivals: nothing of the interrupted one is of use."""
+    judge(cache=tmp_path, candidates=8, rivals=False)  # the truth of all that follow
+    lanes.clear()
+    with pytest.raises(KeyboardInterrupt):
+        judge(cache=tmp_path, progress=Stopping(2))
+    assert len(lanes) == 2
+    for change in ({"small": copy_of(metric="loss")}, {"candidates": 8}, {"rivals": False}):
+        lanes.clear()
+        again = {"rivals": False, **change}
+        expected = judge(cache=tmp_path / "fresh", **again)
+        lanes.clear()
+        assert without_times(judge(cache=tmp_path, **again)) == without_times(expected)
+        assert len(lanes) == again.get("candidates", 6) // 2
+    lanes.clear()
+    judge(cache=tmp_path)
+    assert len(lanes) == 1 + 2  # the rest of the copy's, and the rival's
 
 
 def test_results_of_another_device_have_no_seconds(tmp_path):

@@ -331,7 +331,7 @@ def test_the_shorter_training_has_as_many_visits_as_the_copy(digits, monkeypatch
                 for k in range(len(self.configs))
             ]
 
-        def on_full(self, recipe):
+        def on_full(self, name, recipe):
             recipes.append(recipe)
             return [0.1 * k for k in range(len(self.configs))], 1.0
 
@@ -341,6 +341,14 @@ def test_the_shorter_training_has_as_many_visits_as_the_copy(digits, monkeypatch
     evaluate(CondensedDataset(small.train, small.val, meta), candidates=4)
     assert [recipe.steps for recipe in recipes] == [117]
     assert recipes[0] == dataclasses.replace(full, steps=117)
+
+
+def test_a_folder_that_cannot_be_written_is_no_obstacle(digits, tmp_path):
+    """Where nothing has to be written: the results are in a table."""
+    (tmp_path / "file").write_text("")
+    small = condense(digits, SPACE, "random", train_size=10)
+    judged = evaluate(small, candidates=3, table=FakeTable(), rivals=False, cache=tmp_path / "file" / "cache")
+    assert judged["proxy"] == evaluate(small, candidates=3, table=FakeTable(), rivals=False)["proxy"]
 
 
 def test_the_real_validation_set_has_rivals_at_any_size(digits):

@@ -11,7 +11,8 @@ from hcdc.datasets._images import Images, image_data
 from hcdc.datasets._table import Rows, TableData
 from hcdc.spaces import NASBench201
 from hcdc.tasks import ImageTask, TableTask
-from hcdc.training._many import init_many, lanes_that_fit, sgd_step, train_many
+from hcdc.training._augment import draw_flip_crop, flip_crop
+from hcdc.training._many import augmented, init_many, lanes_that_fit, sgd_step, train_many
 from hcdc.training._networks import batches
 
 RECIPE = Recipe(steps=7, lr=0.3, optimizer="sgd", batch=8, lr_end=0.01, clip=0.2)
@@ -30,10 +31,13 @@ def plain_loop(task, params, lam, data, recipe):
     optimiser = torch.optim.SGD(leaves.values(), lr=recipe.lr, momentum=0.9)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, recipe.steps, recipe.lr_end)
     order = batches(len(data), recipe.batch, recipe.steps, stream(0, "many-batches"))
-    clipped = 0
+    clipped, chance = 0, stream(0, "many-augmentations")
     for index in order:
         optimiser.zero_grad()
-        task.train_loss(leaves, lam, task.subset(data, index.sort().values)).backward()
+        some = task.subset(data, index if recipe.augment == "flip-crop" else index.sort().values)
+        if recipe.augment == "flip-crop":
+            some = Images(flip_crop(some.x, *draw_flip_crop(chance, len(index), pad=1)), some.y)
+        task.train_loss(leaves, lam, some).backward()
         if recipe.clip:
             clipped += float(nn.utils.clip_grad_norm_(leaves.values(), recipe.clip)) > recipe.clip
         optimiser.step()
@@ -64,7 +68,8 @@ def test_lanes_are_what_torch_trains_one_by_one(recipe):
     assert all(torch.equal(params[name], p) for name, p in before.items())  # not changed
 
 
-def test_a_lane_of_the_relaxed_cell_is_the_plain_loop():
+@pytest.mark.parametrize("augment", ["none", "flip-crop"])
+def test_a_lane_of_the_relaxed_cell_is_the_plain_loop(augment):
     rng = np.random.default_rng(0)
     parts = {
         name: (torch.from_numpy(rng.integers(0, 256, (12, 1, 4, 4)).astype(np.uint8)), np.arange(12) % 3)
@@ -76,11 +81,22 @@ def test_a_lane_of_the_relaxed_cell_is_the_plain_loop():
     params = {name: p.double() for name, p in init_many(task, [(0,)], 0, "init", "cpu").items()}
     lam = space.encode(space.candidates()[0])[None]
     lam = (lam + 0.1) / (lam + 0.1).view(6, 5).sum(1).repeat_interleave(5)
-    recipe = Recipe(steps=4, lr=0.05, optimizer="sgd", batch=6, clip=0.5)
+    recipe = Recipe(steps=4, lr=0.05, optimizer="sgd", batch=6, clip=0.5, augment=augment)
     found = train_many(task, params, lam, train, recipe)
     expected = plain_loop(task, {name: p[0] for name, p in params.items()}, lam[0], train, recipe)
     for name, p in expected.items():
         torch.testing.assert_close(found[name][0], p, rtol=1e-6, atol=1e-9)
+
+
+def test_augmented_images_are_those_that_networks_see():
+    x = torch.arange(2 * 64, dtype=torch.uint8).view(2, 1, 8, 8)
+    parts = {name: (x, np.arange(2)) for name in ("train", "val", "test")}
+    task = ImageTask(image_data("ramp", "memory", parts))
+    found = augmented(task, task.train, stream(3, "x"))
+    expected = flip_crop(task.inputs(x), *draw_flip_crop(stream(3, "x"), 2, pad=1))
+    assert torch.equal(found.x, expected)
+    assert torch.equal(found.y, task.train.y)
+    assert not torch.equal(found.x, task.inputs(x))
 
 
 def test_a_small_gradient_is_not_changed_by_the_limit():

@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
+from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
 from hcdc.datasets import data
@@ -24,8 +26,9 @@ from hcdc.training import (
     train_many,
     train_networks,
 )
+from hcdc.training import _predictors as predicting
 from hcdc.training import _truth as truths
-from hcdc.training._predictors import image_networks, statistics_of
+from hcdc.training._predictors import identity, image_networks, statistics_of
 
 SPACE = NASBench201(channels=2)
 RECIPE = Recipe(steps=3, lr=0.05, optimizer="sgd", batch=10, seeds=2)
@@ -470,4 +473,155 @@ def test_a_changed_module_is_trained_anew(task, tmp_path, monkeypatch):
 
 def test_the_results_of_cells_are_kept_by_their_hash(task, tmp_path):
     config = SPACE.candidates()[0]
-    assert truths._identity(task, SPACE, config) == config_hash(config)
+    assert identity(task, SPACE, config) == config_hash(config)
+
+
+# --- interruptions ---------------------------------------
+
+
+class Stopping(Progress):
+    """Notes the steps of its phase and raises `KeyboardInterrupt` at number ``stop``."""
+
+    def __init__(self, stop=None):
+        super().__init__(every=0.0)
+        self.stop, self.seen = stop, []
+
+    def report(self, text, last=False):
+        self.seen.append(text.split(",")[0])
+        if len(self.seen) == self.stop:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How many candidates each call trained for predictors."""
+    calls = []
+    of_images, of_others = predicting.train_networks, predicting.train_many
+
+    def networks(some, *rest, **options):
+        calls.append(len(some))
+        return of_images(some, *rest, **options)
+
+    def many(*arguments):
+        calls.append(1)
+        return of_others(*arguments)
+
+    monkeypatch.setattr(predicting, "train_networks", networks)
+    monkeypatch.setattr(predicting, "train_many", many)
+    return calls
+
+
+def kept(task, space, configs, train, recipe, path, stop=None):
+    """Predictors with a checkpoint, and what progress was told."""
+    progress = Stopping(stop)
+    found = predictors(
+        task, space, configs, train, recipe, seed=3, role="probe", device="cpu",
+        checkpoint=Checkpoint(path, "key"), phase=progress.phase("networks", len(configs)),
+    )  # fmt: skip
+    return found, progress.seen
+
+
+def outputs_and_slopes(task, predict):
+    """The bytes of a predictor's outputs and of a slope in the examples."""
+    small = task.sample("val", 10, 0)
+    x = small.x.clone().requires_grad_()
+    some = predict(task.replace(small, {"x": x}))
+    loss = sum((k + 1) * task.loss(output, small) for k, output in enumerate(some))
+    (slope,) = torch.autograd.grad(loss, x)
+    with torch.no_grad():
+        return predict(task.val).numpy().tobytes(), slope.numpy().tobytes()
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize("statistics", ["batch", "train"])
+def test_interrupted_trainings_continue_to_the_same_bits(
+    lanes, statistics, task, cells, made, counted, tmp_path, monkeypatch
+):
+    """Two networks a batch: the first batch is kept, and the third cell alone is trained after it."""
+    monkeypatch.setattr(_networks._Runs, "lanes", lambda run, network: (lanes, 1))
+    recipe = dataclasses.replace(FOUR, statistics=statistics)
+    whole = predictors(task, SPACE, cells, made[0], recipe, seed=3, role="probe", device="cpu")
+    expected = [outputs_and_slopes(task, predict) for predict in whole]
+    assert len(set(expected)) == 3
+    assert counted == [2, 1]
+    with pytest.raises(KeyboardInterrupt):
+        kept(task, SPACE, cells, made[0], recipe, tmp_path / "state", stop=1)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["state.network0", "state.network1"]
+    continued, told = kept(task, SPACE, cells, made[0], recipe, tmp_path / "state")
+    assert counted == [2, 1, 2, 1]
+    assert told == ["[1/1] networks: 3/3"]
+    again, told = kept(task, SPACE, cells, made[0], recipe, tmp_path / "state")
+    assert counted == [2, 1, 2, 1]  # nothing more
+    assert told == ["[1/1] networks: 3/3"]
+    for found in (continued, again):
+        assert [outputs_and_slopes(task, predict) for predict in found] == expected
+
+
+def test_what_was_kept_does_not_depend_on_the_batches_of_the_rest(
+    task, cells, made, counted, tmp_path, monkeypatch
+):
+    """Whatever is missing is trained, three at a time where there are as many cores."""
+    arguments = (task, SPACE, cells, made[0], FOUR, tmp_path / "state")
+    whole, told = kept(*arguments)
+    assert told == ["[1/1] networks: 2/3", "[1/1] networks: 3/3"]
+    (tmp_path / "state.network1").unlink()
+    monkeypatch.setattr(predicting, "networks_at_once", lambda device: 3)
+    continued, _ = kept(*arguments)
+    assert counted == [2, 1, 1]
+    for one, other in zip(whole, continued):
+        assert outputs_and_slopes(task, one) == outputs_and_slopes(task, other)
+
+
+def test_networks_of_another_kind_are_not_taken(task, cells, made, counted, tmp_path):
+    """Another recipe, candidate or command: trained anew."""
+    path = tmp_path / "state"
+    kept(task, SPACE, cells, made[0], RECIPE, path)
+    other = dataclasses.replace(RECIPE, lr=0.1)
+    found, _ = kept(task, SPACE, cells, made[0], other, path)
+    assert counted == [2, 1, 2, 1]
+    plain = predictors(task, SPACE, cells, made[0], other, seed=3, role="probe", device="cpu")
+    assert [outputs_and_slopes(task, p) for p in found] == [outputs_and_slopes(task, p) for p in plain]
+    counted.clear()
+    kept(task, SPACE, [cells[0], cells[2], cells[2]], made[0], other, path)
+    assert counted == [1]
+    predictors(
+        task, SPACE, cells, made[0], other, seed=3, role="probe", device="cpu",
+        checkpoint=Checkpoint(path, "another key"),
+    )  # fmt: skip
+    assert counted == [1, 2, 1]
+
+
+def test_networks_of_a_changed_module_are_not_taken(task, made, counted, tmp_path):
+    """Two modules of one name and shape: the parameters of the first are nothing to the second."""
+    space = Finite("width", [4])
+
+    def factory(activation):
+        return lambda config: nn.Sequential(nn.Flatten(), nn.Linear(64, 4), activation(), nn.Linear(4, 10))
+
+    first, second = (ImageTask(task.data, factory(a)) for a in (nn.ReLU, nn.Tanh))
+    arguments = (space, space.candidates(), made[0], RECIPE, tmp_path / "state")
+    (one,), _ = kept(first, *arguments)
+    (two,), _ = kept(second, *arguments)
+    assert counted == [1, 1]
+    assert outputs_and_slopes(task, one) != outputs_and_slopes(task, two)
+    (again,), _ = kept(second, *arguments)
+    assert counted == [1, 1]
+    assert outputs_and_slopes(task, again) == outputs_and_slopes(task, two)
+
+
+def test_interrupted_trainings_of_tables_continue_to_the_same_bits(counted, tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = torch.from_numpy(rng.normal(size=(40, 3))), torch.arange(40) % 2
+    rows = [Rows(x[a:b], y[a:b]) for a, b in ((0, 20), (20, 30), (30, 40))]
+    task = TableTask(TableData("rows", "memory", *rows, num_classes=2))
+    configs = task.space().sample(4, rng)
+    arguments = (task, task.space(), configs, task.train, Recipe(steps=5, lr=0.1, seeds=2))
+    whole = predictors(*arguments, seed=3, role="probe", device="cpu")
+    with pytest.raises(KeyboardInterrupt):
+        kept(*arguments, tmp_path / "state", stop=3)
+    assert len(counted) == 4 + 3
+    continued, told = kept(*arguments, tmp_path / "state")
+    assert len(counted) == 4 + 4
+    assert told == ["[1/1] networks: 4/4"]
+    for one, other in zip(whole, continued):
+        assert outputs_and_slopes(task, one) == outputs_and_slopes(task, other)

@@ -31,7 +31,7 @@ from hcdc.condensers._probing import (
 from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_presets
 from hcdc.core.checkpoint import Checkpoint, content_key
 from hcdc.core.errors import HcdcError, InputError, NumericalError, unknown_name
-from hcdc.core.progress import Progress, timed
+from hcdc.core.progress import Phase, Progress, timed
 from hcdc.core.recipe import Recipe
 from hcdc.core.records import environment
 from hcdc.core.seeds import numpy_stream
@@ -49,7 +49,7 @@ METHODS = (*REDUCERS, "hcdc")
 TRUTH_EPOCHS = 20
 IMAGE_RATIO = 0.4
 """Validation images to training images of a copy: 20 and 50 a class."""
-PHASES = r"(\.(train|val|probes|recipe)(\.expert\d+)?|\.(original-\w+|lam\d+))?"
+PHASES = r"(\.(train|val|scores|recipe|probes)(\.expert\d+)?|\.(original-\w+|(lam|network)\d+))?"
 """What the checkpoints of one run are called after the name of the first, as a regular expression."""
 
 
@@ -186,7 +186,7 @@ def condense(
         recipe: Settings of the training on the copy (`Recipe`) that differ from the default, e.g.
             ``{"steps": 156}``; of graphs and tables steps, lr, seeds and metric.
         device: Where to compute.
-        checkpoint: A file to continue from after an interruption (with a few beside it, ``FILE.PHASE``);
+        checkpoint: A file to continue from after an interruption (with others beside it, ``FILE.PHASE``);
             removed when all is done, and where the run ends in an error of ours.
         progress: Where progress is reported.
         done: Called with the condensed data set before the checkpoint goes, to save it; what it raises leaves
@@ -286,10 +286,20 @@ def _learn(
         with timed() as spent:
             scores, seconds = _probe_scores(task, space, configs, made, device, progress)
         looked_up = seconds if made.truth else max(0.0, seconds - spent[0])  # what the cache knew
+        asked = store.child("scores")
+        if (saved := asked.load()) is not None:  # what was trained then is among the earlier seconds
+            looked_up = saved[1]["looked_up"]
+        else:
+            asked.save({}, {"looked_up": looked_up})
         beside = companion_configs(space, made.probing.probes, made.probing.companions, seed)
 
-        def train(some: list[Config], recipe: Recipe) -> list[Predictor]:
-            return predictors(task, space, some, s_train, recipe, seed=seed, role="probe", device=device)
+        def train(
+            some: list[Config], recipe: Recipe, place: Checkpoint | None = None, phase: Phase | None = None
+        ) -> list[Predictor]:
+            return predictors(
+                task, space, some, s_train, recipe, seed=seed, role="probe", device=device,
+                checkpoint=place, phase=phase,
+            )  # fmt: skip
 
         recipe = made.calibrated
         if made.probing.calibrate:
@@ -307,12 +317,14 @@ def _learn(
                 )
                 place.save({}, {"chosen": around.index(recipe), "tried": tried})
             kept |= {"calibrated_recipe": recipe.as_dict(), "recipes_tried": tried}
-        phase = progress.phase("S_val from probes", made.probing.probe_steps)
-        trained = train(configs + beside, recipe)
+        together = configs + beside
+        training = progress.phase("probes and companions on the copy", len(together))
+        trained = train(together, recipe, store, training)
         networks = trained[: len(configs)]
         _check_trained(task, networks, s_train, recipe)
         expected = expectations(space, configs, scores, beside)
         companions = make_companions(task, trained[len(configs) :], expected, seed, made.probing)
+        phase = progress.phase("S_val from probes", made.probing.probe_steps)
         if made.meta["val_method"] == "weighted":
             s_val, learned = weigh_examples(
                 task, networks, scores, made.val_size, seed, made.probing, companions
@@ -325,7 +337,7 @@ def _learn(
                 device=device, phase=phase, checkpoint=store.child("probes"),
             )  # fmt: skip
         history, count = history + learned, count + (0 if made.truth else len(configs))
-        used = used + [config_hash(config) for config in configs + beside]
+        used = used + [config_hash(config) for config in together]
         probes = {"configs": configs, "score": scores}
     kept |= {"candidates": sorted(set(used)), "probes": probes}
     return s_val, kept, {"history": history, "full_trainings": count, "probe_seconds": looked_up}
@@ -473,7 +485,10 @@ def plan(
     }
     if truth is not None:
         meta["truth"] = truth.spec()
-    return Plan(train_size, val_size, reducer, config, probing, truth, full, small, meta)
+    made = Plan(train_size, val_size, reducer, config, probing, truth, full, small, meta)
+    if images and config is not None and config.response == "own":
+        meta["relaxed_recipe"] = made.relaxed(task).as_dict()
+    return made
 
 
 def _recipes(task: Task, train_size: int, truth_epochs: int, metric: str) -> tuple[Recipe, Recipe]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,16 +17,17 @@ import torch
 from scipy import stats
 
 from hcdc.core import ranks
+from hcdc.core.checkpoint import Checkpoint, content_key
 from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
-from hcdc.core.records import environment, jsonable
+from hcdc.core.records import device_name, environment, jsonable
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset, reopen
 from hcdc.evaluation._ridge import ridge_predictions
 from hcdc.spaces import Config, Space, TableTruth, config_hash, from_spec, halves
 from hcdc.tasks import GraphTask, ImageTask, TableTask, Task
-from hcdc.training import Result, run_candidates, truth
+from hcdc.training import Result, cache_folder, identity, run_candidates, truth
 
 TOP_K = 10
 
@@ -130,7 +133,7 @@ def evaluate(
         seed: Of the candidates (role ``"judge"``).
         task: The task on the original data; read again from where ``small.meta`` says it lies where None.
         device: Where to train.
-        cache: Folder for full-data results.
+        cache: Folder for full-data results, and for what an interrupted evaluation has trained beside them.
         rivals: Also rank with the rivals.
         condense_seconds: What making the copy cost; from ``small.record`` where None.
         table: Full-data results of the candidates; without it they are trained on the full data.
@@ -155,7 +158,7 @@ def evaluate(
             "which leaves no ranking to judge; ask for more"
         )
     progress = progress or Progress()
-    progress.count = max(progress.count, 2)
+    progress.count = max(progress.count, 1 if table is not None else 4 if rivals else 2)
     if table is not None:
         known = [looked_up(table, config) for config in configs]
     else:
@@ -168,13 +171,11 @@ def evaluate(
     test = [r.values["test.score"] for r in known]
     full_seconds = sum(r.seconds for r in known)
 
-    phase = progress.phase("copy and rivals", 4 if rivals else 1)
-    run = _Judge(task, space, configs, small, device, table)
+    run = _Judge(task, space, configs, small, device, progress, _writable(cache_folder(cache)), table)
     copy_val = small.val if small.val is not None else task.val
     results = run.on_copy({"copy": copy_val, **(run.rival_sets() if rivals else {})}, recipe)
     proxy = proxy_scores(results, recipe.metric, "copy")
     proxy_seconds = sum(r.seconds_for("copy") for r in results)
-    phase.step(1)
     if condense_seconds is None:
         condense_seconds = small.record.get("condense_seconds")
         if condense_seconds is not None:
@@ -212,8 +213,9 @@ def evaluate(
     }
     if rivals:
         budget = None if condense_seconds is None else condense_seconds + proxy_seconds
-        for rival in run.rivals(results, full, budget, full_seconds, phase):
+        for rival in run.rivals(results, full, budget, full_seconds):
             result["rivals"].append({**rival, **agreement(scores, test, rival["proxy"])})
+    run.forget()
     return Evaluation(result)
 
 
@@ -240,8 +242,21 @@ def _visits(recipe: Recipe, count: int) -> int:
     return recipe.steps * recipe.seeds * min(recipe.batch or count, count)
 
 
+def _writable(folder: Path) -> Path | None:
+    """The folder, where it can be written: a copy can be judged by results in one that cannot."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
 class _Judge:
-    """Trains the judging candidates on the copy and for the rivals."""
+    """Trains the judging candidates on the copy and for the rivals.
+
+    Args:
+        folder: Where an interrupted evaluation continues from; None begins anew.
+    """
 
     def __init__(
         self,
@@ -250,10 +265,18 @@ class _Judge:
         configs: list[Config],
         small: CondensedDataset,
         device: torch.device | str,
+        progress: Progress,
+        folder: Path | None,
         table: TableTruth | None = None,
     ):
-        self.table = table
+        self.table, self.progress, self.folder = table, progress, folder
+        self.kept: list[Checkpoint] = []
         self.task, self.space, self.configs, self.small, self.device = task, space, configs, small, device
+        self.mark = {
+            "copy": hashlib.sha256(small.to_bytes()).hexdigest(),
+            "candidates": [identity(task, space, config) for config in configs],
+            "device": device_name(device),  # seconds are its own
+        }
         self.metric = "accuracy" if getattr(task, "num_classes", None) is not None else "loss"
         size = round(len(small.train) * len(task.val) / len(task.train))
         least = getattr(task, "num_classes", None) or 1
@@ -262,18 +285,42 @@ class _Judge:
 
     def on_copy(self, parts: dict[str, Any], recipe: Recipe) -> list[Result]:
         """Candidates trained on S_train once, scored on every part."""
-        return run_candidates(
-            self.task, self.space, self.configs, self.small.train, parts, recipe, 0, "judge", self.device
-        )
+        return self._trained("candidates on the copy", self.small.train, parts, recipe, "judge")
 
-    def on_full(self, recipe: Recipe) -> tuple[list[float], float]:
+    def on_full(self, name: str, recipe: Recipe) -> tuple[list[float], float]:
         """Scores on T_val of candidates trained on T_train by a shorter recipe, and the seconds it took."""
-        begun = time.perf_counter()
-        task, parts = self.task, {"val": self.task.val}
-        results = run_candidates(
-            task, self.space, self.configs, task.train, parts, recipe, 0, "early-stopping", self.device
-        )
-        return proxy_scores(results, self.metric, "val"), time.perf_counter() - begun
+        parts = {"val": self.task.val}
+        results = self._trained(f"rival {name}", self.task.train, parts, recipe, "early-stopping")
+        return proxy_scores(results, self.metric, "val"), sum(r.seconds for r in results)
+
+    def _trained(
+        self, name: str, train: Any, parts: dict[str, Any], recipe: Recipe, role: str
+    ) -> list[Result]:
+        """Results of every candidate; batches of an interrupted evaluation are not trained again."""
+        key = content_key({**self.mark, "name": name, "parts": list(parts), "recipe": recipe.as_dict()})
+        store = Checkpoint(None if self.folder is None else self.folder / f"{key}.judging", key)
+        self.kept.append(store)
+        results: list[Result] = []
+        if (saved := store.load()) is not None:
+            results = [Result(**values) for values in saved[1]["results"]]
+        phase = self.progress.phase(name, len(self.configs))
+        phase.first_step = len(results)
+
+        def keep(batch: list[tuple[Config, Result]]) -> None:
+            results.extend(result for _, result in batch)
+            store.save({}, {"results": [dataclasses.asdict(result) for result in results]})
+            phase.step(len(results))
+
+        if missing := self.configs[len(results) :]:
+            run_candidates(self.task, self.space, missing, train, parts, recipe, 0, role, self.device, keep)
+        else:
+            phase.step(len(results))
+        return results
+
+    def forget(self) -> None:
+        """Remove what only an interrupted evaluation needs."""
+        for store in self.kept:
+            store.remove()
 
     def rival_sets(self) -> dict[str, Any]:
         """Other validation sets for the same S_train: as many random real examples, and all of T_val."""
@@ -285,7 +332,7 @@ class _Judge:
         return sets
 
     def rivals(
-        self, results: list[Result], full: Recipe, budget: float | None, full_seconds: float, phase: Any
+        self, results: list[Result], full: Recipe, budget: float | None, full_seconds: float
     ) -> list[dict[str, Any]]:
         """Every rival's name, scores and cost."""
         count, found = len(self.configs), []
@@ -315,20 +362,17 @@ class _Judge:
             words = f"{size} random validation nodes joined by reach"
             same_train("random-reach-val-loss", "reach", "loss", words)
         same_train("real-val", "real", self.metric, "the whole real validation set")
-        phase.step(2)
         if self.table is not None:
             early = [self.table.score(config, "val", 12) for config in self.configs]
             seconds = sum(self.table.seconds(config) for config in self.configs) * 12 / 200
             add("12-epochs", "full data, 12 of 200 epochs, from the table", early, seconds)
         else:
             self._shortened(add, full, budget, full_seconds)
-        phase.step(3)
         counts = [self._parameters(config) for config in self.configs]
         if all(c is not None for c in counts):
             sizes = [float(c) for c in counts if c is not None]
             add("parameter-count", "number of parameters, no training", sizes, 0.0)
         self._from_probes(add, results, full, full_seconds)
-        phase.step(4)
         return found
 
     def _shortened(
@@ -341,7 +385,7 @@ class _Judge:
         add(
             "early-stopping",
             f"full data, one seed, {few} of {full.steps} steps: as many example visits as on the copy",
-            *self.on_full(dataclasses.replace(full, steps=few, seeds=1)),
+            *self.on_full("early-stopping", dataclasses.replace(full, steps=few, seeds=1)),
         )
         if budget is not None and full_seconds > 0:
             steps = min(full.steps, max(1, math.floor(full.steps * full.seeds * budget / full_seconds)))
@@ -349,7 +393,7 @@ class _Judge:
             add(
                 "equal-cost",
                 f"full data, one seed, {steps} of {full.steps} steps: {cost}",
-                *self.on_full(dataclasses.replace(full, steps=steps, seeds=1)),
+                *self.on_full("equal-cost", dataclasses.replace(full, steps=steps, seeds=1)),
             )
 
     def _from_probes(

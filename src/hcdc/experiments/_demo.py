@@ -31,8 +31,9 @@ CANDIDATES = 24
 """Filters searched; the protocol of the records has 80."""
 WIDTH = 12
 """Hidden units of the networks; the protocol of the records has 64."""
-PHASES = 8
-"""Steps that progress counts: three for random (with the full data) and for HCDC, two for GCond."""
+PHASES = 12
+"""Steps that progress counts: five for random (with the full data and two rivals) and for HCDC, two for
+GCond."""
 TITLE = "hcdc demo: three small copies of Citeseer (shortened)"
 
 

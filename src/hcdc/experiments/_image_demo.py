@@ -42,9 +42,9 @@ EPOCHS = 6
 """Of a training on the full data; the default is 20, the benchmark has 200."""
 INITIALISATIONS = 4
 """Of a cell on a copy; the default is 8."""
-PHASES = 14
-"""Steps that progress counts: S_train and the judging of each copy, random's S_val, probes and two S_val from
-them, the full data twice."""
+PHASES = 18
+"""Steps that progress counts: S_train and the judging of each copy, random's S_val, probes on the full data,
+on two copies and two S_val from them, two rivals, the full data twice."""
 SURE = 0.8
 """Agreement of the truth with a second seed below which the demo says that it is low."""
 TITLE = "hcdc demo: small copies of handwritten digits (shortened)"

@@ -5,7 +5,7 @@ from hcdc.training._convnets import ConvNetRecipe, convnet_accuracy, train_convn
 from hcdc.training._gcn import GCNRecipe, gcn_accuracy, train_gcn
 from hcdc.training._many import Scores, init_many, score_many, train_many
 from hcdc.training._networks import train_networks
-from hcdc.training._predictors import Predictor, predictors
+from hcdc.training._predictors import Predictor, identity, predictors
 from hcdc.training._truth import Result, cache_folder, run_candidates, run_on_sets, truth
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "cache_folder",
     "convnet_accuracy",
     "gcn_accuracy",
+    "identity",
     "init_many",
     "predictors",
     "run_candidates",

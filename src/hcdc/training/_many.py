@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from hcdc.core.seeds import stream
 from hcdc.datasets._images import Images
 from hcdc.spaces._base import Params
 from hcdc.tasks._base import Task
+from hcdc.tasks._image import ImageTask
+from hcdc.training._augment import draw_flip_crop, flip_crop
 from hcdc.training._networks import MOMENTUM, batches, learning_rates
 
 
@@ -28,12 +31,11 @@ def init_many(
 
 
 def train_many(task: Task, params: Params, lam: Tensor, data: Any, recipe: Recipe) -> Params:
-    """The recipe's optimiser on ``task.train_loss`` for every lane at once; batches are shared by the lanes.
-
-    Augmentation is not applied: it is for single networks, see `train_networks`.
+    """The recipe's optimiser on ``task.train_loss`` for every lane at once; batches are shared by the lanes,
+    and augmented alike.
 
     Args:
-        task: A bound task; weight decay is part of its training loss.
+        task: A bound task; weight decay is part of its training loss, and the recipe's own is not read.
         params: Initial parameters, ``[B, ...]`` each; not changed.
         lam: Hyperparameters ``[B, H]``.
         data: The training set, shared by the lanes.
@@ -49,15 +51,24 @@ def train_many(task: Task, params: Params, lam: Tensor, data: Any, recipe: Recip
     second = {name: torch.zeros_like(tensor) for name, tensor in theta.items()}
     small = 0 < recipe.batch < len(data)
     order = batches(len(data), recipe.batch, recipe.steps, stream(0, "many-batches")) if small else None
-    rates = learning_rates(recipe).tolist()
+    rates, chance = learning_rates(recipe).tolist(), stream(0, "many-augmentations")
     for step in range(1, recipe.steps + 1):
         some = data if order is None else task.subset(data, order[step - 1].to(lam.device))
+        if recipe.augment == "flip-crop" and isinstance(task, ImageTask):
+            some = augmented(task, some, chance)
         found = gradient(theta, lam, some)
         if recipe.optimizer == "sgd":
             sgd_step(theta, found, first, rates[step - 1], recipe.clip)
         else:
             adam_step(theta, found, first, second, step, recipe.lr)
     return theta
+
+
+def augmented(task: ImageTask, images: Images, generator: torch.Generator) -> Images:
+    """Images as networks see them, each mirrored or not and shifted by its own draw (``"flip-crop"``)."""
+    x = task.inputs(images.x)
+    flip, shift = draw_flip_crop(generator, len(x), pad=max(1, x.shape[-1] // 8))
+    return dataclasses.replace(images, x=flip_crop(x, flip.to(x.device), shift.to(x.device)))
 
 
 def sgd_step(theta: Params, gradient: Params, momentum: Params, lr: float, clip: float) -> None:

@@ -25,7 +25,7 @@ from hcdc.tasks._base import Task
 from hcdc.tasks._image import ImageTask
 from hcdc.training._many import init_many, lanes_that_fit, score_many, train_many
 from hcdc.training._networks import forward, side_by_side, train_networks
-from hcdc.training._predictors import image_networks, statistics_of
+from hcdc.training._predictors import identity, image_networks, networks_at_once, statistics_of
 
 SCORED = 1000
 """Images that are scored at once."""
@@ -125,7 +125,7 @@ def run_on_sets(
     assert len(own) == len(trains), "each training set has its parts"
     results: list[list[Result]] = [[] for _ in trains]
     references = [statistics_of(task, train, recipe) for train in trains]
-    at_once = 64 if torch.device(device).type == "cuda" else 2 * torch.get_num_threads()
+    at_once = networks_at_once(device)
     for start in range(0, len(configs), at_once):
         batch = list(configs[start : start + at_once])
         networks = image_networks(task, space, batch)
@@ -221,7 +221,7 @@ def truth(
         for line in records.read(file):
             seconds = line["seconds"] if line["device"] == here else math.nan
             known[line["hash"]] = Result(line["values"], seconds)
-    keys = {config_hash(config): _identity(task, space, config) for config in configs}
+    keys = {config_hash(config): identity(task, space, config) for config in configs}
     missing = [config for config in configs if keys[config_hash(config)] not in known]
     if missing:
         phase = (progress or Progress()).phase("full data", len(missing))
@@ -249,18 +249,3 @@ def truth(
         parts = {"val": task.val, "test": task.test}  # type: ignore[attr-defined]
         run_candidates(task, space, missing, task.train, parts, recipe, 0, "truth", device, keep)
     return [known[keys[config_hash(config)]] for config in configs]
-
-
-@torch.no_grad()
-def _identity(task: Task, space: Space, config: Config) -> str:
-    """The key of a candidate's results: its hash and, of a module of the user's own, what it computes.
-
-    The code of a module is in no key: without this, a changed one would be given its predecessor's results.
-    """
-    if not isinstance(task, ImageTask) or isinstance(task.model, str):
-        return config_hash(config)
-    network = task.network(space, config)
-    outputs = network.forward(network.init(stream(0, "identity")), None, task.inputs(task.train.x[:8]).cpu())
-    return (
-        f"{config_hash(config)}-{content_key({'outputs': (outputs.double().round(decimals=4) + 0).tolist()})}"
-    )
