@@ -211,11 +211,18 @@ def test_what_reducers_train_on_the_full_data_is_in_the_cost():
     assert told["random"] == told["dm"] == ""
     assert told["kcenter"] == told["herding"] == "one ConvNet trained for 600 steps"
     assert re.fullmatch(r"20 experts trained for \d+ epochs", told["tm"])
-    for name in ("random", "tm"):
-        made = plan(task, NASBench201(), name, train_size=30)
-        cost = hcdc.cli._cost(made, task, NASBench201(), "cpu", 0)
-        expected = f"{told[name]} on the full data, whose time is not predicted"
-        assert cost == (expected if told[name] else "no full-data training")
+
+    def cost(name, **given):
+        made = plan(task, NASBench201(), name, train_size=30, **given)
+        return hcdc.cli._cost(made, task, NASBench201(), "cpu", 0)
+
+    assert cost("random") == "no full-data training"
+    assert cost("dm") == "S_train and S_val by dm: 20,000 iterations for each, whose time is not predicted"
+    both = rf"S_train and S_val by tm: {told['tm']} on the full data and 5,000 iterations for each"
+    timed = r", about [\d,]+ s \(estimate from a few images\)"
+    assert re.fullmatch(both + timed, cost("tm"))
+    one = cost("kcenter", val_method="real")
+    assert re.fullmatch(r"S_train by kcenter: one ConvNet .* \d+ steps on the full data" + timed, one)
 
 
 def test_what_needs_no_full_training_says_so(place, capsys):
@@ -228,12 +235,32 @@ def test_what_needs_no_full_training_says_so(place, capsys):
     assert CondensedDataset.load(place / "b.hcdc").meta["task"]["model"] == "convnet"
 
 
-def test_alignment_counts_its_trainings():
-    settings = hcdc.condensers.HCDC(trajectories=3, points=2, holdout=4)
-    task = SimpleNamespace(kind="image")
-    made = SimpleNamespace(config=settings, probing=None, reducer=make_reducer("random"))
-    told = hcdc.cli._cost(made, task, hcdc.spaces.NASBench201(), "cpu", 0)
-    assert told.startswith("10 full-data trainings of the relaxed network")
+QUICK = {"trajectories": 2, "points": 1, "holdout": 2, "steps": 2, "batch": 2, "nodes": 10, "iterations": 1}
+
+
+def test_alignment_counts_and_times_its_trainings():
+    task, space = ImageTask(data("digits")), NASBench201(channels=2)
+    made = plan(task, space, train_size=20, options={**QUICK, "trajectories": 3, "points": 2, "holdout": 4})
+    told = hcdc.cli._cost(made, task, space, "cpu", 0)
+    assert told.startswith("10 full-data trainings of the relaxed network (2 steps of 256 images)")
+    assert re.search(r"about [\d,]+ s, most of it .* \(estimate from a few images\)$", told)
+    both = plan(task, space, train_size=20, val_method="both", options={**QUICK, "calibrate": True})
+    told = hcdc.cli._cost(both, task, space, "cpu", 0)
+    assert "candidates trained 1 times each on the copy, 20 of them by 6 recipes before: about" in told
+    assert "20 full-data trainings, less those that the cache knows: about" in told
+
+
+def test_operations_are_drawn_where_asked(place, capsys):
+    settings = [part for key, value in QUICK.items() for part in ("--set", f"{key}={value}")]
+    gdas = ("--set", "relaxation=gdas", "--set", "tau=2", *settings)
+    code, out, err = condense(capsys, *gdas, method="hcdc")
+    assert code == 0, err
+    assert "4 full-data trainings of the relaxed network" in out
+    found = CondensedDataset.load(place / "a.hcdc").meta["settings"]["val"]
+    assert (found["relaxation"], found["tau"]) == ("gdas", 2)
+    before, known = files(place), "choose one of: gdas, softmax"
+    refused = condense(capsys, "--set", "relaxation=hard", method="hcdc", out="b.hcdc")
+    assert_refused(place, before, *refused, f"relaxation 'hard' is not known; {known}")
 
 
 @pytest.mark.parametrize("given", [(), ("--val-method", "weighted")], ids=["default", "named"])

@@ -26,6 +26,7 @@ from rich.table import Table
 
 import hcdc
 from hcdc.condensers import Plan, plan
+from hcdc.condensers._forecast import alignment_words, point_count
 from hcdc.condensers._probing import companion_configs, probe_configs, recipes_around
 from hcdc.core.errors import HcdcError, InputError, unknown_name
 from hcdc.core.files import write_atomic
@@ -48,7 +49,7 @@ from hcdc.reporting import (
     validation_choice,
     write_report,
 )
-from hcdc.spaces import NASBench201Table, Space, TableTruth, from_spec, halves
+from hcdc.spaces import NASBench201Table, Space, TableTruth, from_spec
 from hcdc.tasks import GraphTask, ImageTask, TableTask
 from hcdc.training import run_candidates
 
@@ -692,29 +693,52 @@ def _sized(size: int, task: Any) -> str:
 
 
 def _cost(made: Plan, task: Any, space: Space, device: str, seed: int) -> str:
-    """What is known beforehand of the cost of making the copy: trainings on the full data."""
+    """What is known beforehand of the cost of making the copy: what is trained, for images with seconds."""
     told = []
-    if made.config is not None and made.config.response == "own":
-        starts = made.config.trajectories
-        if space.candidates() is not None:
-            starts = min(starts, len(halves(space, seed)[0]))
-        count = starts * made.config.points + made.config.holdout
-        relaxed = " of the relaxed network, whose time is not predicted" if task.kind == "image" else ""
-        told.append(f"{count} full-data trainings{relaxed}")
+    if made.config is not None and isinstance(task, ImageTask):
+        told.append(alignment_words(task.to(device), space, made, seed))
+    elif made.config is not None and made.config.response == "own":
+        told.append(f"{point_count(made.config, space, seed)} full-data trainings")
     if made.probing is not None:
         probes = made.probing.probes
         beside = len(companion_configs(space, probes, made.probing.companions, seed))
-        told.append(f"{probes + beside} candidates trained {made.calibrated.seeds} times each on the copy")
+        on_copy = f"{probes + beside} candidates trained {made.calibrated.seeds} times each on the copy"
+        trainings = probes + beside
         if made.probing.calibrate:
-            told.append(f"{len(recipes_around(made.calibrated, task))} recipes tried on the copy")
+            recipes = len(recipes_around(made.calibrated, task))
+            on_copy += f", {probes} of them by {recipes} recipes before"
+            trainings += recipes * probes
+        if isinstance(task, ImageTask):
+            spent = trainings * _predicted(task, space, made.calibrated, device, made.train_size)
+            on_copy += f": about {max(spent, 1.0):,.0f} s (estimate from a few steps)"
+        told.append(on_copy)
         if made.truth is not None:
             spent = sum(made.truth.seconds(config) for config in probe_configs(space, probes, seed))
             told.append(f"{probes} full-data results from the table ({spent:,.0f} s by its own clock)")
         else:
             told.append(_trainings(probes, task, space, made.full, device))
-    if trained := made.reducer.trains(task):
-        told.append(f"{trained} on the full data, whose time is not predicted")
+    if reduced := _reduction(made, task, device):
+        told.append(reduced)
     return "; ".join(told) or "no full-data training"
+
+
+def _reduction(made: Plan, task: Any, device: str) -> str:
+    """What the method behind S_train (and S_val, where it makes both) takes."""
+    sizes = {"train": made.train_size}
+    if made.meta["val_method"] == "same":
+        sizes["val"] = made.val_size
+    trained, loops = made.reducer.trains(task), made.reducer.loops()
+    told = " and ".join([*([f"{trained} on the full data"] if trained else []), *([loops] if loops else [])])
+    if not told:
+        return ""
+    told = f"{' and '.join(f'S_{part}' for part in sizes)} by {made.reducer.name}: {told}"
+    told += " for each" if len(sizes) > 1 else ""
+    moved = task.to(device)
+    spent = [made.reducer.seconds(moved, part, size) for part, size in sizes.items()]
+    known = [each for each in spent if each is not None]
+    if len(known) < len(spent):
+        return f"{told}, whose time is not predicted"
+    return f"{told}, about {max(sum(known), 1.0):,.0f} s (estimate from a few images)"
 
 
 def _trainings(count: int, task: Any, space: Space, recipe: Recipe, device: str) -> str:
@@ -726,19 +750,23 @@ def _trainings(count: int, task: Any, space: Space, recipe: Recipe, device: str)
     return f"{told}: about {max(spent, 1.0):,.0f} s (estimate from a few steps)"
 
 
-def _predicted(task: ImageTask, space: Space, recipe: Recipe, device: str) -> float:
+def _predicted(
+    task: ImageTask, space: Space, recipe: Recipe, device: str, train_size: int | None = None
+) -> float:
     """Seconds of one training by ``recipe``, extrapolated from a few steps of two candidates.
 
-    On CUDA, where many networks train side by side, it is too high.
+    On all training images, or on ``train_size`` of them. On CUDA, where many networks train side by side, it
+    is too high.
     """
     task = task.to(device)
     configs = space.sample(2, numpy_stream(0, "estimate"))
     parts = {"val": task.sample("val", task.num_classes, 0)}
+    train = task.train if train_size is None else task.sample("train", train_size, 0)
 
     def seconds(steps: int) -> float:
         begun = time.perf_counter()
-        short = dataclasses.replace(recipe, steps=steps, seeds=1)
-        run_candidates(task, space, configs, task.train, parts, short, 0, "estimate", device)
+        short = dataclasses.replace(recipe, steps=steps, seeds=1, lr=1e-6, lr_end=0.0)  # never diverges
+        run_candidates(task, space, configs, train, parts, short, 0, "estimate", device)
         return (time.perf_counter() - begun) / len(configs)
 
     few = 50 if device.startswith("cuda") else 3

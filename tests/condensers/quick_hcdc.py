@@ -53,14 +53,17 @@ def content(small):
 
 
 class Interrupting(Progress):
-    """Counts its reports and raises `KeyboardInterrupt` at number ``stop``."""
+    """Counts its reports, or those of one phase alone, and raises `KeyboardInterrupt` at number ``stop``."""
 
-    def __init__(self, stop=None):
+    def __init__(self, stop=None, phase=""):
         super().__init__(every=0.0)
-        self.stop, self.reports = stop, 0
+        self.stop, self.name, self.reports, self.steps = stop, phase, 0, []
 
     def report(self, text, last=False):
+        if self.name and f"] {self.name}: " not in text:
+            return
         self.reports += 1
+        self.steps.append(text.split(": ")[1].split(",")[0])
         if self.reports == self.stop:
             raise KeyboardInterrupt
 

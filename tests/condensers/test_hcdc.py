@@ -348,6 +348,9 @@ def test_one_dimension_has_no_cosine():
         ({"fanout": " "}, "'fanout'"),
         ({"curvature": "fisher"}, "curvature"),
         ({"solver": "gauss"}, "solver"),
+        ({"relaxation": "gumbel"}, "relaxation 'gumbel' is not known; choose one of: gdas, softmax"),
+        ({"tau": 0.0}, "'tau' of method 'hcdc' must be from 0.2"),
+        ({"tau": float("inf")}, "'tau'"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings, words):
@@ -377,6 +380,14 @@ def test_settings_for_graphs_are_refused_for_tables(option, value):
     task = tiny_table()
     with pytest.raises(InputError, match=f"'{option}' of method 'hcdc' is for graphs"):
         make(task, task.space(), options={**QUICK, option: value})
+
+
+def test_operations_are_drawn_of_cells_alone(monkeypatch):
+    monkeypatch.setattr(learning, "train_many", None)
+    table = tiny_table()
+    for task, space in ((None, SPACE), (table, table.space())):
+        with pytest.raises(InputError, match=f"'gdas' draws the operations of cells.* '{space.name}' have"):
+            make(task, space, options={**QUICK, "relaxation": "gdas"})
 
 
 def test_a_space_that_does_not_fit_the_task_is_refused_before_any_work(monkeypatch):

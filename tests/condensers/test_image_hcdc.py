@@ -14,6 +14,7 @@ from torch import nn
 
 import hcdc.condensers._condense as condensing
 import hcdc.condensers._hcdc as aligning
+import hcdc.training._predictors as predicting
 from hcdc.condensers import condense, plan
 from hcdc.condensers._hcdc import HCDC
 from hcdc.condensers._probing import (
@@ -28,9 +29,11 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
+from hcdc.core.seeds import stream
 from hcdc.datasets import CondensedDataset, data
 from hcdc.evaluation import evaluate
 from hcdc.spaces import Finite, NASBench201, PolynomialFilter, config_hash, halves
+from hcdc.spaces._cells import gumbel_noise
 from hcdc.tasks import ImageTask
 from hcdc.training import predictors
 
@@ -158,8 +161,8 @@ def test_derivatives_are_taken_at_few_images_of_every_class(nodes, sizes, task):
     T_train, 5 of T_val; 0 is all."""
     bound = task.bind(SPACE)
     run = aligning._Run(
-        bound, SPACE, task.sample("train", 6, 0), task.sample("val", 6, 0), 0, HCDC(nodes=nodes), None, None,
-        torch.device("cpu"), Progress(), Checkpoint(None),
+        bound, SPACE, task.sample("train", 6, 0), task.sample("val", 6, 0), 0, HCDC(nodes=nodes), Recipe(),
+        Recipe(), torch.device("cpu"), Progress(), Checkpoint(None),
     )  # fmt: skip
     drawn = run.original("holdout", 0)
     assert tuple(len(part) for part in drawn) == sizes
@@ -167,8 +170,124 @@ def test_derivatives_are_taken_at_few_images_of_every_class(nodes, sizes, task):
         for part in drawn:
             assert len(part.y.bincount(minlength=3).unique()) == 1
         assert torch.equal(run.original("holdout", 0)[0].x, drawn[0].x)
-    curved = run._curved()
+    curved = run._curved("holdout")
     assert len(curved) == (nodes if 0 < nodes < 6 else 6)
+
+
+def test_alignment_trains_and_solves_by_the_recipes(task, monkeypatch):
+    """Weight decay in training and in the linear systems, augmentation in both, BatchNorm's statistics in the
+    loss on S_val; of the original by the full recipe, of the copy by its own."""
+    seen = {}
+    for name in ("train_many", "batched_best_response", "batched_hypergradient", "anchored_gradient"):
+        plain = getattr(aligning, name)
+
+        def watched(bound, params, lam, *rest, _name=name, _plain=plain, **more):
+            seen.setdefault(_name, []).append((bound, rest))
+            return _plain(bound, params, lam, *rest, **more)
+
+        monkeypatch.setattr(aligning, name, watched)
+    recipe = {"weight_decay": 0.07, "augment": "flip-crop", "statistics": "train"}
+    small = make(task, recipe=recipe)
+    assert small.meta["calibrated_recipe"].items() >= recipe.items()
+    assert small.meta["relaxed_recipe"]["augment"] == "flip-crop"
+    s_train = small.train.x
+    for bound, (train, given) in seen["train_many"]:
+        original = len(train) == 34
+        assert given.weight_decay == bound.weight_decay == (task.weight_decay if original else 0.07)
+        assert given.augment == "flip-crop"
+        if original:
+            assert given.as_dict() == small.meta["relaxed_recipe"]
+    for bound, (train, *_) in seen["batched_best_response"]:
+        assert bound.weight_decay == 0.07
+        assert train.x.shape == s_train.shape
+        assert not torch.equal(train.x, s_train)  # augmented
+    for bound, _ in seen["batched_hypergradient"]:
+        assert bound.weight_decay == task.weight_decay
+        assert bound.reference is None
+    for bound, _ in seen["anchored_gradient"]:
+        assert torch.equal(bound.reference, s_train)
+    assert content(small) != content(make(task, recipe={**recipe, "weight_decay": 3e-4}))
+    assert content(small) != content(make(task, recipe={**recipe, "statistics": "batch"}))
+
+
+GDAS = {**QUICK, "points": 2, "relaxation": "gdas"}
+
+
+@pytest.fixture(scope="module")
+def drawn(task):
+    """A copy made with drawn operations, what each training was given as (examples, lambda), the reports."""
+    trainings, train_many = [], aligning.train_many
+
+    def train(bound, params, lam, data, recipe):
+        trainings.append((len(data), lam.clone()))
+        return train_many(bound, params, lam, data, recipe)
+
+    progress = Interrupting()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aligning, "train_many", train)
+        small = make(task, GDAS, progress=progress)
+    return small, trainings, progress.reports
+
+
+def test_one_draw_of_operations_a_point_for_the_original_and_the_copy(drawn, task):
+    small, trainings, _ = drawn
+    start = task.sample("val", 15, 0)
+    assert torch.equal(small.val.y, start.y)
+    assert 0.001 < float((small.val.x - start.x).abs().mean()) < 12 * 0.0031
+    assert small.meta["settings"]["val"]["relaxation"] == "gdas"
+    original, copy = (torch.cat([lam for size, lam in trainings if size == n]) for n in (34, 6))
+    assert torch.equal(original, copy)
+    assert len(original) == 6  # two held out, then two trajectories at two points
+    keys = [("holdout", 0), ("holdout", 1), ("point0", 0), ("point0", 1), ("point1", 0), ("point1", 1)]
+    noise = torch.stack([gumbel_noise(stream(0, "gumbel", *key)) for key in keys]).float()
+    cells = torch.stack([SPACE.encode(config) for config in halves(SPACE, 0)[0][:2]]).float()
+    logits = original - noise
+    torch.testing.assert_close(logits[2:4], cells.clamp_min(0.01).log())
+    torch.testing.assert_close((logits[4:] - logits[2:4]).norm(dim=1), torch.full((2,), 0.25))  # step_lam
+    hard = [SPACE.decode(row) for row in original]
+    assert len({config["cell"] for config in hard}) > 2
+    encoded = [SPACE.encode(hard[i]).tolist() for i in (2, 3, 4, 5, 0, 1)]
+    assert small.meta["probes"]["lam"] == encoded  # what was trained on the original: a cell
+    met = {config_hash(config) for config in halves(SPACE, 0)[0]}
+    met |= {config_hash(SPACE.counterpart(config)) for config in hard}
+    assert set(small.meta["candidates"]) == met
+
+
+def test_drawn_operations_give_equal_bytes_by_seed_and_after_an_interruption(drawn, task, tmp_path):
+    small, _, reports = drawn
+    path = tmp_path / "state"
+    for stop in (1, reports - 2):
+        with pytest.raises(KeyboardInterrupt):
+            make(task, GDAS, checkpoint=path, progress=Interrupting(stop))
+    assert make(task, GDAS, checkpoint=path).to_bytes() == small.to_bytes()
+    assert content(make(task, GDAS, seed=1)) != content(small)
+    assert content(make(task, {**GDAS, "tau": 5.0})) != content(small)
+    assert content(make(task, {**GDAS, "relaxation": "softmax"})) != content(small)
+
+
+def test_algorithm_1_draws_anew_when_lambda_moves(task, monkeypatch):
+    seen: dict[str, list[torch.Tensor]] = {"original": [], "copy": []}
+    hypergradient, gradient = aligning.batched_hypergradient, aligning.alignment_gradient
+
+    def original(bound, params, lam, *rest, **more):
+        if bound.smooth:
+            seen["original"].append(lam[0].clone())
+        return hypergradient(bound, params, lam, *rest, **more)
+
+    def copy(bound, params, lam, *rest):
+        seen["copy"].append(lam[0].clone())
+        return gradient(bound, params, lam, *rest)
+
+    monkeypatch.setattr(aligning, "batched_hypergradient", original)
+    monkeypatch.setattr(aligning, "alignment_gradient", copy)
+    first = {"schedule": "sequential", "response": "shared", "theta_steps": 4, "lam_every": 2}
+    small = make(task, {**GDAS, **first})
+    assert torch.equal(torch.stack(seen["original"]), torch.stack(seen["copy"]))
+    points = torch.stack(seen["copy"]).view(2, 4, 30)  # two trajectories of four steps
+    assert torch.equal(points[:, 0], points[:, 1])
+    assert torch.equal(points[:, 2], points[:, 3])
+    assert bool(((points[:, 0] - points[:, 2]).norm(dim=1) > 1).all())  # more than two steps of .25
+    assert not torch.equal(small.val.x, task.sample("val", 15, 0).x)
 
 
 def test_recipes_of_images(task, monkeypatch):
@@ -219,6 +338,7 @@ FACTORY = functools.partial(lambda config: nn.Sequential(nn.Flatten(), nn.Linear
         ("space", SPACE, {"val_size": 18}, "val_size 18 is 6 images a class, and class 1"),
         ("space", SPACE, {"method": "random", "val_size": 18}, "val_size 18 is 6 images a class"),
         ("space", SPACE, {"options": {"fanout": "5"}}, "'fanout' of method 'hcdc' is for graphs"),
+        ("space", SPACE, {"options": {"relaxation": "gads"}}, "'gdas'? choose one of: gdas, softmax"),
         ("space", SPACE, {"options": {"probs": 5}}, "'probs' is not known; did you mean 'probes'"),
         ("space", SPACE, {"options": {"probes": 2.5}}, "'probes' of method 'hcdc' must be int"),
         ("space", SPACE, {"options": {"calibrate": 1}}, "'calibrate' of method 'hcdc' must be bool, got 1"),
@@ -456,7 +576,11 @@ def test_probes_and_companions_are_trained_by_the_chosen_recipe(number, digits, 
 
     def train(task, space, configs, train, recipe, **options):
         asked.append((configs, recipe))
-        assert options == {"seed": 0, "role": "probe", "device": "cpu"}
+        assert {key: options[key] for key in ("seed", "role", "device")} == {
+            "seed": 0,
+            "role": "probe",
+            "device": "cpu",
+        }
         return [len(configs)] * len(configs)
 
     monkeypatch.setattr(condensing, "predictors", train)
@@ -516,10 +640,50 @@ def test_an_interrupted_calibration_continues_to_the_same_bytes(digits, tmp_path
     calibrated(digits, options=options, progress=known)
     with pytest.raises(KeyboardInterrupt):
         calibrated(digits, options=options, checkpoint=path, progress=Interrupting(known.reports))
-    assert {file.name for file in tmp_path.iterdir()} == {"state.probes", "state.recipe"}
+    left = {"state.probes", "state.recipe", "state.scores", *(f"state.network{k}" for k in range(4))}
+    assert {file.name for file in tmp_path.iterdir()} == left
     monkeypatch.setattr(condensing, "choose_recipe", lambda *a: pytest.fail("chosen again"))
     again = calibrated(digits, options=options, checkpoint=path)
     assert again.to_bytes() == small.to_bytes()
+    assert list(tmp_path.iterdir()) == []
+
+
+BESIDE = {"probes": 4, "probe_steps": 3, "companions": 5}
+TRAINING = "probes and companions on the copy"
+
+
+@pytest.mark.parametrize("val_method", ["probes", "weighted"])
+def test_interrupted_probes_and_companions_are_not_trained_again(val_method, digits, tmp_path, monkeypatch):
+    """Stopped after the first batch of two, the third and the last: nine networks are trained in all."""
+    trained, train = [], predicting.train_networks
+
+    def counting(networks, *rest, **options):
+        trained.append(len(networks))
+        return train(networks, *rest, **options)
+
+    def again(progress=None):
+        return condense(
+            digits, SPACE, "hcdc", **TWENTY, val_method=val_method, options=BESIDE,
+            checkpoint=tmp_path / "state", progress=progress,
+        )  # fmt: skip
+
+    monkeypatch.setattr(predicting, "train_networks", counting)
+    whole = condense(digits, SPACE, "hcdc", **TWENTY, val_method=val_method, options=BESIDE)
+    assert trained == [2, 2, 2, 2, 1]
+    trained.clear()
+    known = 0
+    for batches, count in ((1, 2), (2, 6), (2, 9)):
+        with pytest.raises(KeyboardInterrupt):
+            again(Interrupting(batches, TRAINING))
+        networks = [file for file in tmp_path.iterdir() if ".network" in file.name]
+        assert len(networks) == count
+        known += batches
+        assert len(trained) == known
+    steps = Interrupting(phase=TRAINING)
+    small = again(steps)
+    assert trained == [2, 2, 2, 2, 1]
+    assert steps.steps == ["9/9"]
+    assert small.to_bytes() == whole.to_bytes()
     assert list(tmp_path.iterdir()) == []
 
 

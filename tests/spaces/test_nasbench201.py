@@ -20,7 +20,14 @@ from torch.func import grad, hessian, jacrev, jvp, vjp, vmap
 from torch.nn import functional as F
 
 from hcdc.core.errors import InputError
-from hcdc.hypergrad import exact, hypergradient, response_hypergradient, unrolled_response
+from hcdc.hypergrad import (
+    batched_hypergradient,
+    best_response,
+    exact,
+    hypergradient,
+    response_hypergradient,
+    unrolled_response,
+)
 from hcdc.spaces import _cells
 from hcdc.spaces._cells import (
     EDGES,
@@ -141,6 +148,19 @@ def test_candidates_are_unique_connected_and_lean():
     for numbers in EVERY[::11]:
         if connected(numbers):
             assert count({"cell": cell_string(numbers)}, 1, 2) >= lean[computation(numbers)]
+
+
+def test_every_cell_has_a_counterpart_among_the_candidates():
+    space = NASBench201()
+    candidates = [config["cell"] for config in space.candidates()]
+    for numbers in EVERY[::13]:
+        found = space.counterpart({"cell": cell_string(numbers)})["cell"]
+        if connected(numbers):
+            assert computation(found) == computation(numbers)
+            assert found in candidates
+        else:
+            assert found == cell_string(numbers)
+    assert space.counterpart({"cell": candidates[7]}) == {"cell": candidates[7]}
 
 
 def test_the_first_candidates_are_a_fair_sample():
@@ -941,6 +961,10 @@ def test_gumbel_sample_is_hard_with_the_derivatives_of_the_soft_one():
     both = torch.stack([logits, weights])
     torch.testing.assert_close(vmap(lambda l: gumbel_one_hot(l, 0.7, noise))(both)[0], sample)
     assert torch.equal(gumbel_one_hot(both, 0.7, noise)[0], sample)
+    assert torch.equal(gumbel_one_hot(logits + noise, 0.7), sample)  # a draw that the logits have in them
+    within = jvp(lambda at: gumbel_one_hot(at, 0.7), (logits + noise,), (weights,))[1]
+    beside = jvp(lambda at: gumbel_one_hot(at, 0.7, noise), (logits,), (weights,))[1]
+    torch.testing.assert_close(within, beside)
     for tau in (0.0, -1.0, float("nan")):
         with pytest.raises(InputError, match="above 0"):
             gumbel_one_hot(logits, tau, noise)
@@ -1141,6 +1165,68 @@ def test_hypergradients_through_a_frozen_gumbel_draw():
     assert float(through.norm()) > 0
 
 
+def drawn_logits(seed: int) -> Tensor:
+    """Logits of a point inside, with a Gumbel draw in them."""
+    return mixture(seed).log() + gumbel_noise(torch.Generator().manual_seed(seed))
+
+
+def test_a_network_of_drawn_operations_is_the_cell_drawn():
+    net, at = replace(TINY.network(1, 3), tau=2.0), drawn_logits(0)
+    params = doubled(net)
+    expected = TINY.network(1, 3).forward(params, TINY.encode(genotype(at)), IMAGES)
+    torch.testing.assert_close(net.forward(params, at, IMAGES), expected)
+    assert genotype(at) != genotype(mixture(0))
+
+
+def nodes_live(at: Tensor) -> bool:
+    """Whether no node of the cell drawn is zero, where ReLU has a kink."""
+    live = [True, False, False, False]
+    for number, (source, target) in zip(parse(genotype(at)["cell"]), EDGES):
+        live[target] |= number != 0 and live[source]
+    return all(live)
+
+
+@pytest.mark.parametrize("tau", [0.7, 5.0])
+def test_hypergradients_of_drawn_operations_are_finite_differences_of_retrained_classifiers(tau):
+    """Straight through: the weights move as the softened sample does, from the hard one. By both forms, and
+    with draws of their own in one batch."""
+    fixed = {n: v for n, v in doubled(TINY.network(1, 3)).items() if not n.startswith("linear")}
+    plain, drawn = (SmallImages(labelled(0, 9), labelled(1, 9), fixed, decay=0.05) for _ in range(2))
+    drawn.net = replace(drawn.net, tau=tau)
+    points = torch.stack(list(itertools.islice(filter(nodes_live, map(drawn_logits, range(99))), 2)))
+    assert genotype(points[0]) != genotype(points[1])
+
+    def soft(at):
+        return (at.reshape(6, 5) / tau).softmax(1).flatten()
+
+    trained, totals = [], []
+    for at in points:
+        hard = TINY.encode(genotype(at))
+
+        def optimised(moved, at=at, hard=hard):
+            weights = hard + soft(moved) - soft(at)
+            return plain.val_loss(trained_head(plain, weights), weights, plain.val)
+
+        params = trained_head(drawn, at)
+        solver = exact(damping=0.0)
+        result = hypergradient(drawn, params, at, drawn.train, drawn.val, solver, "hessian")
+        for h in (1, 7, 13, 18, 24):
+            step = 1e-6 * F.one_hot(torch.tensor(h), 30).double()
+            quotient = (optimised(at + step) - optimised(at - step)) / 2e-6
+            torch.testing.assert_close(result.total[h], quotient, rtol=1e-5, atol=1e-8)
+        assert float(result.implicit.norm()) > 0.01 * float(result.direct.norm()) > 0
+        response = best_response(drawn, params, at, drawn.train, solver, "hessian")
+        by_response = response_hypergradient(drawn, params, at, response, drawn.val)
+        torch.testing.assert_close(by_response, result.total)
+        trained.append(params)
+        totals.append(result.total)
+    together = {name: torch.stack([params[name] for params in trained]) for name in trained[0]}
+    batch = batched_hypergradient(
+        drawn, together, points, drawn.train, drawn.val, exact(damping=0.0), "hessian"
+    )
+    torch.testing.assert_close(batch.total, torch.stack(totals))
+
+
 # --- tables -------------------------------------------------------------------------------------------------
 
 
@@ -1295,3 +1381,15 @@ def test_the_real_table():
     assert round(table.lookup(table.cell(best), "c10_valid_200"), 2) == 91.61
     dead = [table.lookup(n, "c10_valid_200") for n in EVERY if not connected(n)]
     assert max(dead) < 11
+
+
+def test_features_are_counts_of_operations_and_the_size():
+    """What a ridge on the probes sees: five counts, and the logarithm of the number of parameters."""
+    space = NASBench201()
+    cells = space.candidates()[:40]
+    found = np.asarray([space.features(cell) for cell in cells])
+    assert found.shape == (40, 6)
+    for cell, row in zip(cells, found):
+        names = [part.split("~")[0] for part in cell["cell"].replace("+", "").split("|") if part]
+        assert row[:5].tolist() == [names.count(operation) for operation in OPERATIONS]
+        assert row[5] == pytest.approx(np.log(space.parameter_count(cell, 3, 10)))

@@ -15,8 +15,9 @@ from hcdc.spaces import Finite, GNNZoo, NASBench201, PolynomialFilter, Product
 from hcdc.spaces._cells import CellNetwork
 from hcdc.spaces._convnet import ConvNet
 from hcdc.tasks import ImageTask
-from hcdc.tasks._image import ModuleNetwork
+from hcdc.tasks._image import ModuleNetwork, _warn_of_dropout
 from hcdc.tasks._soft import soft_accuracy
+from hcdc.training._networks import forward
 
 COUNTS = {"train": (9, 7, 8), "val": (4, 5, 6), "test": (5, 5, 5)}
 SPACE = NASBench201(channels=2)
@@ -168,6 +169,37 @@ def test_losses_scores_and_the_target():
 # --- networks ---------------------------------------
 
 
+def test_the_validation_loss_by_the_statistics_of_other_images():
+    """As plain networks are scored; with derivatives in parameters and lambda, and of cells alone."""
+    task = ImageTask(some_images())
+    bound = task.bind(SPACE)
+    val = Images(task.inputs(task.val.x).double(), task.val.y)
+    reference = task.inputs(task.train.x[:7]).double()
+    scored = dataclasses.replace(bound, reference=reference)
+    params = {name: p.double() for name, p in bound.init(torch.Generator().manual_seed(0)).items()}
+    config = SPACE.candidates()[0]
+    lam = SPACE.encode(config)
+    cell = dataclasses.replace(SPACE.network(3, 3, config), affine=False)
+    outputs = forward(cell, params, val.x, reference)[0].double()
+    found = scored.val_loss(params, lam, val)
+    torch.testing.assert_close(found, bound.loss(outputs, val), rtol=1e-5, atol=1e-6)
+    assert float(bound.val_loss(params, lam, val) - scored.val_loss(params, lam, val)) != 0
+    assert torch.equal(scored.train_loss(params, lam, val), bound.train_loss(params, lam, val))
+    lam = torch.from_numpy(np.random.default_rng(0).dirichlet([2.0] * 5, 6)).flatten()
+    of_params, of_lam = torch.func.grad(scored.val_loss, argnums=(0, 1))(params, lam, val)
+    generator = torch.Generator().manual_seed(1)
+    along = {n: torch.randn(p.shape, dtype=p.dtype, generator=generator) for n, p in params.items()}
+    to = torch.randn(30, dtype=lam.dtype, generator=generator)
+
+    def at(t):
+        return scored.val_loss({n: p + t * along[n] for n, p in params.items()}, lam + t * to, val)
+
+    slope = sum((of_params[n] * along[n]).sum() for n in params) + of_lam @ to
+    torch.testing.assert_close(slope, (at(1e-7) - at(-1e-7)) / 2e-7, rtol=1e-5, atol=1e-7)
+    with pytest.raises(InputError, match="'statistics' 'train': networks that are not of cells"):
+        dataclasses.replace(ImageTask(some_images(), "convnet").bind(SPACE), reference=reference)
+
+
 def test_networks_by_model():
     task = ImageTask(some_images())
     relaxed = task.bind(SPACE).net
@@ -272,6 +304,19 @@ def test_batch_norm_takes_the_statistics_of_the_batch():
     hidden = (maps - mean) / (variance + 1e-5).sqrt() * params["1.weight"][:, None, None]
     hidden = F.relu(hidden + params["1.bias"][:, None, None]).flatten(1)
     torch.testing.assert_close(net.forward(params, None, x), hidden @ params["6.weight"].T + params["6.bias"])
+
+
+def test_dropout_that_is_off_is_told_once(caplog):
+    _warn_of_dropout.cache_clear()
+    for width in (2, 3):
+        ModuleNetwork(normed, {"width": width})
+        ModuleNetwork(functools.partial(normed), {"width": width})
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert f"model {__name__}:normed: its dropout, e.g. '2' (Dropout2d), is off in training" in record.message
+    caplog.clear()
+    ModuleNetwork(lambda config: nn.Sequential(nn.Flatten(), nn.Dropout(0.0), nn.Linear(192, 3)), CONFIG)
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("factory", MODULES)

@@ -46,6 +46,16 @@ class Reducer(ABC):
         """What it trains on the original data, in words; empty for nothing."""
         return ""
 
+    def loops(self) -> str:
+        """Its own long loop, in words; empty where there is none."""
+        settings = self.settings()
+        names = [name for name in ("iterations", "epochs", "steps") if name in settings]
+        return f"{settings[names[0]]:,} {names[0]}" if names else ""
+
+    def seconds(self, task: Task, part: str, size: int) -> float | None:
+        """Seconds that `reduce` may take where the task is, from a short trial; None for no prediction."""
+        return None
+
     @abstractmethod
     def settings(self) -> dict[str, Any]:
         """JSON-able settings, stored in the condensed file."""

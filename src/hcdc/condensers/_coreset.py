@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hcdc.condensers._base import Reducer, allocate_labels
-from hcdc.condensers._image_coreset import choose_images, embed_images
+from hcdc.condensers._image_coreset import choose_images, embed_images, embedding_seconds
 from hcdc.condensers._nodes import chosen, graph_task, members
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
@@ -56,6 +56,12 @@ class Coreset(Reducer):
     def trains(self, task: Task) -> str:
         name = "ConvNet" if isinstance(task, ImageTask) else "GCN"
         return f"one {name} trained for {self.steps} steps"
+
+    def loops(self) -> str:
+        return ""
+
+    def seconds(self, task: Task, part: str, size: int) -> float | None:
+        return embedding_seconds(task, self.steps, self.hidden) if isinstance(task, ImageTask) else None
 
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint

@@ -29,12 +29,18 @@ from hcdc.hypergrad import (
     values_and_hypergradients,
 )
 from hcdc.spaces import Params, Space, config_hash, halves
+from hcdc.spaces._cells import CellNetwork, gumbel_noise, gumbel_one_hot
 from hcdc.tasks import GraphTask, ImageTask, Task
 from hcdc.training import init_many, score_many, train_many
-from hcdc.training._many import adam_step, lanes_that_fit
+from hcdc.training._many import adam_step, augmented, lanes_that_fit
 
 MIXED = 3
 """Candidates of a finite space that a held-out lambda mixes."""
+
+RELAXATIONS = ("softmax", "gdas")
+
+LEAST = 0.01
+"""Weight of an operation that lambda gives less, where operations are drawn: the logit of 0 is infinite."""
 
 VALIDATED = 4
 """Original validation images for one of training in a hypergradient: they need one gradient, no products."""
@@ -83,6 +89,12 @@ class HCDC:
         nodes: Labelled nodes (or images) of a sampled T_train or T_val; 0 is all of them. Images: training
             losses, curvature and mixed derivatives are taken at that many, validation losses at four times
             as many; equally many a class: at least one, no more than the smallest class has.
+        relaxation: What an edge of the relaxed cell computes (NAS-Bench-201): ``"softmax"``, all operations,
+            mixed with the weights lambda; or ``"gdas"``, one operation, drawn with these weights, with the
+            derivatives of a Gumbel softmax in the logits (straight through), which the trajectories move.
+            Each point has one draw (role ``"gumbel"``), on the original data and on S_train, in training and
+            in the linear systems.
+        tau: Temperature of that Gumbel softmax.
     """
 
     trajectories: int = 80
@@ -111,6 +123,8 @@ class HCDC:
     val_batch: int = 0
     fanout: str = ""
     nodes: int = 0
+    relaxation: str = "softmax"
+    tau: float = 1.0
 
     name = "hcdc"
 
@@ -120,6 +134,7 @@ class HCDC:
             ("response", self.response, ("own", "shared")),
             ("schedule", self.schedule, ("batched", "sequential")),
             ("labels", self.labels, ("proportional", "balanced")),
+            ("relaxation", self.relaxation, RELAXATIONS),
         ):
             if value not in choices:
                 raise unknown_name(what, value, choices)
@@ -147,6 +162,7 @@ class HCDC:
             ("damping", self.damping >= 0, "at least 0"),
             ("val_batch", self.val_batch >= 0, "at least 0 (0 is all of S_val)"),
             ("nodes", self.nodes >= 0, "at least 0 (0 is all labelled nodes)"),
+            ("tau", 0.2 <= self.tau <= 100, "from 0.2 (below, derivatives vanish in float32) to 100"),
         ):
             if not fits:
                 raise InputError(
@@ -180,7 +196,19 @@ class HCDC:
                         f"setting '{name}' of method 'hcdc' is for graphs, and this task is '{task.kind}'; "
                         "leave it out"
                     )
-        task.bind(space)
+        self.bind(task, space)
+
+    def bind(self, task: Task, space: Space) -> Task:
+        """The task with the relaxed network of a space."""
+        bound = task.bind(space)
+        if self.relaxation == "softmax":
+            return bound
+        if not (isinstance(bound, ImageTask) and isinstance(bound.net, CellNetwork)):
+            raise InputError(
+                f"relaxation '{self.relaxation}' draws the operations of cells, and the networks of this "
+                f"task and space '{space.name}' have none; leave it out, or take images and NASBench201"
+            )
+        return dataclasses.replace(bound, net=dataclasses.replace(bound.net, tau=self.tau))
 
     def make_solver(self) -> Solver:
         if self.solver == "neumann":
@@ -199,12 +227,14 @@ class Points:
 
     Attributes:
         lam: lambda ``[B, H]``.
+        at: lambda as networks take it ``[B, H]``, see `_Run.drawn`.
         g_T, v_T: Original hypergradients ``[B, H]`` and values ``[B]`` of the target loss.
         score_T: Original validation scores ``[B]`` (accuracy), for rivals that see the same full trainings.
         params, response: theta^S ``[B, ...]`` and J ``[B, H, ...]``.
     """
 
     lam: Tensor
+    at: Tensor
     g_T: Tensor
     v_T: Tensor
     score_T: Tensor
@@ -214,6 +244,7 @@ class Points:
     def rows(self, index: Tensor) -> Points:
         return Points(
             self.lam[index],
+            self.at[index],
             self.g_T[index],
             self.v_T[index],
             self.score_T[index],
@@ -224,6 +255,7 @@ class Points:
     def joined(self, other: Points) -> Points:
         return Points(
             torch.cat([self.lam, other.lam]),
+            torch.cat([self.at, other.at]),
             torch.cat([self.g_T, other.g_T]),
             torch.cat([self.v_T, other.v_T]),
             torch.cat([self.score_T, other.score_T]),
@@ -277,7 +309,7 @@ def learn_validation(
     config.check_for(task, space)
     if isinstance(task, GraphTask):
         task = dataclasses.replace(task, structure=config.structure, learn_adjacency=config.adjacency)
-    bound = task.bind(space)
+    bound = config.bind(task, space)
     s_val = bound.sample("val", val_size, seed, balanced=config.labels == "balanced")
     if config.val_batch:
         bound.subset(s_val, torch.zeros(1, dtype=torch.long, device=device))  # a task without it says so now
@@ -296,7 +328,12 @@ def _flat(parts: dict[str, Params]) -> Params:
 
 
 class _Run:
-    """One run of HCDC: its inputs, and the state that a checkpoint holds."""
+    """One run of HCDC: its inputs, and the state that a checkpoint holds.
+
+    Attributes:
+        on_original, on_copy: The task with the losses of the two recipes. A recipe's weight decay is in the
+            training loss, w/2 ||theta||^2, and so in the curvature of eq. (IFT).
+    """
 
     def __init__(
         self,
@@ -315,6 +352,11 @@ class _Run:
         self.task, self.space, self.s_train, self.s_val, self.seed = task, space, s_train, s_val, seed
         self.config, self.full, self.small, self.device = config, full, small, device
         self.progress, self.checkpoint = progress, checkpoint
+        self.on_original, self.on_copy = task, task
+        if isinstance(task, ImageTask):
+            reference = task.inputs(s_train.x) if small.statistics == "train" else None
+            self.on_original = dataclasses.replace(task, weight_decay=full.weight_decay)
+            self.on_copy = dataclasses.replace(task, weight_decay=small.weight_decay, reference=reference)
         self.solver = config.make_solver()
         self.lanes = max(1, lanes_that_fit(task, task.train, device))
         self.tensors = {name: tensor.detach().clone() for name, tensor in task.tensors(s_val).items()}
@@ -363,7 +405,7 @@ class _Run:
         self.phase.step(config.steps, f"best held-out {best:.3f}")
         trained = (seen, held) if config.response == "own" else ()
         probes: dict[str, list[Any]] = {
-            "lam": [row for points in trained for row in points.lam.tolist()],
+            "lam": [row for points in trained for row in self.weights(points.at).tolist()],
             "score": [score for points in trained for score in points.score_T.tolist()],
         }
         val = self.task.replace(self.s_val, best_tensors)
@@ -374,7 +416,8 @@ class _Run:
         if self.space.candidates() is None:
             return trajectory_starts(self.space, self.config.trajectories, self.seed).to(self.device)
         half = halves(self.space, self.seed)[0][: self.config.trajectories]
-        return torch.stack([self.space.encode(config) for config in half]).float().to(self.device)
+        starts = torch.stack([self.space.encode(config) for config in half]).float().to(self.device)
+        return self.coordinates(starts)
 
     def draw(self, role: str, count: int) -> Tensor:
         """Fresh lambdas for one role; of a finite space, mixtures of candidates of the condensing half."""
@@ -388,16 +431,44 @@ class _Run:
         for _ in range(count):
             members = [self.space.encode(half[i]) for i in rng.permutation(len(half))[:some]]
             drawn.append(torch.from_numpy(rng.dirichlet([1.0] * some)) @ torch.stack(members))
-        return self.space.project(torch.stack(drawn).float()).to(self.device)
+        return self.coordinates(self.space.project(torch.stack(drawn).float()).to(self.device))
+
+    def coordinates(self, lam: Tensor) -> Tensor:
+        """Weights ``[B, H]`` as trajectories move them: as they are; where operations are drawn, logits."""
+        return lam if self.config.relaxation == "softmax" else lam.clamp_min(LEAST).log()
+
+    def drawn(self, lam: Tensor, *key: object) -> Tensor:
+        """lambda ``[B, H]`` as networks take it: as it is, or with a Gumbel draw in each row, so frozen.
+
+        A derivative in the sum of logits and noise is one in the logits. The cells drawn are candidates met.
+        """
+        if self.config.relaxation == "softmax":
+            return lam
+        noise = [gumbel_noise(stream(self.seed, "gumbel", *key, i)) for i in range(len(lam))]
+        at = lam + torch.stack(noise).to(lam)
+        cells = [self.space.counterpart(self.space.decode(row)) for row in at.cpu()]
+        self.candidates += [config_hash(cell) for cell in cells]
+        return at
+
+    def weights(self, at: Tensor) -> Tensor:
+        """The weights of operations that networks compute with ``[B, H]``."""
+        return at if self.config.relaxation == "softmax" else gumbel_one_hot(at, self.config.tau)
+
+    def moved(self, lam: Tensor, direction: Tensor) -> Tensor:
+        """lambda ``[B, H]`` after a step against a direction; logits have no border to return to."""
+        if self.config.relaxation == "softmax":
+            return Trajectories(self.space, lam).step(direction, self.config.step_lam)
+        return lam - self.config.step_lam * direction
 
     def points(self, lam: Tensor, name: str) -> Points:
         """Train at each lambda on the original data and on S_train, and take hypergradients and responses."""
         self.candidates += self.met(lam)
-        small = self._small_side(lam, name)
+        at = self.drawn(lam, name)
+        small = self._small_side(at, name)
         if self.config.response == "shared":
-            g_T, v_T, score_T = self._original_at(small[0], lam, *self.original(name, 0))
+            g_T, v_T, score_T = self._original_at(small[0], at, *self.original(name, 0))
         else:
-            g_T, v_T, score_T = self._original_side(lam, name)
+            g_T, v_T, score_T = self._original_side(at, name)
         bad = torch.nonzero(~torch.isfinite(torch.linalg.vector_norm(g_T, dim=1))).flatten()
         if len(bad):
             raise NumericalError(
@@ -405,7 +476,7 @@ class _Run:
                 f"{[round(v, 4) for v in lam[bad[0]].tolist()]} is not finite ({len(bad)} of {len(lam)} "
                 f"points); try more damping (now {self.config.damping}) or curvature 'gauss_newton'"
             )
-        return Points(lam, g_T, v_T, score_T, *small)
+        return Points(lam, at, g_T, v_T, score_T, *small)
 
     def met(self, lam: Tensor) -> list[str]:
         """Hashes of the configurations at lambda ``[B, H]``; of a finite space, of all the condensing half.
@@ -417,7 +488,17 @@ class _Run:
         return [config_hash(config) for config in halves(self.space, self.seed)[0]]
 
     def original(self, *key: object) -> tuple[Any, Any]:
-        """T_train and T_val, or, with neighbour sampling, the sets that stand for them, one draw a key."""
+        """T_train, augmented by the recipe, and T_val, or sampled sets that stand for them; a draw a key."""
+        train, val = self._sampled(*key)
+        return self._augmented(train, self.full, "original", *key), val
+
+    def _augmented(self, data: Any, recipe: Recipe, *key: object) -> Any:
+        """Training images as a step meets them: the training loss is a mean over augmentations."""
+        if not isinstance(self.task, ImageTask) or recipe.augment == "none":
+            return data
+        return augmented(self.task, data, stream(self.seed, "augmentation", *key))
+
+    def _sampled(self, *key: object) -> tuple[Any, Any]:
         config = self.config
         if not (config.fanout or config.nodes):
             return self.task.train, self.task.val
@@ -440,16 +521,17 @@ class _Run:
         init = init_many(self.task, keys, self.seed, "hcdc-small", self.device)
         params = self.trained(init, lam, self.s_train, self.small)
         response = batched_best_response(
-            self.task, params, lam, self._curved(), self.solver, self.config.curvature, chunk_size=self.lanes
-        )
+            self.on_copy, params, lam, self._curved(name), self.solver, self.config.curvature,
+            chunk_size=self.lanes,
+        )  # fmt: skip
         return params, response
 
     def trained(self, init: Params, lam: Tensor, data: Any, recipe: Recipe) -> Params:
-        """`train_many` on a small set: all lanes at once, or, of images, as many as fit."""
+        """`train_many` on the copy: all lanes at once, or, of images, as many as fit."""
         lanes = self.lanes if isinstance(self.task, ImageTask) else len(lam)
         parts = [
             train_many(
-                self.task,
+                self.on_copy,
                 {name: tensor[start : start + lanes] for name, tensor in init.items()},
                 lam[start : start + lanes],
                 data,
@@ -459,13 +541,13 @@ class _Run:
         ]
         return {name: torch.cat([part[name] for part in parts]) for name in init}
 
-    def _curved(self) -> Any:
+    def _curved(self, name: str) -> Any:
         """What of S_train the linear systems are made of: all, or, of images, ``nodes`` drawn ones."""
-        some = self.config.nodes
-        if not isinstance(self.task, ImageTask) or not 0 < some < len(self.s_train):
-            return self.s_train
-        order = torch.randperm(len(self.s_train), generator=stream(self.seed, "curvature"))
-        return self.task.subset(self.s_train, order[:some].sort().values.to(self.device))
+        some, data = self.config.nodes, self.s_train
+        if isinstance(self.task, ImageTask) and 0 < some < len(data):
+            order = torch.randperm(len(data), generator=stream(self.seed, "curvature"))
+            data = self.task.subset(data, order[:some].sort().values.to(self.device))
+        return self._augmented(data, self.small, "copy", name)
 
     def _original_side(self, lam: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
         """g_T, v_T and scores at parameters trained on the original data; each chunk is checkpointed."""
@@ -479,7 +561,7 @@ class _Run:
             init = init_many(self.task, keys, self.seed, "hcdc-original", self.device)
             train, val = self.original(name, start)
             whole = self.task.train if isinstance(self.task, ImageTask) else train
-            params = train_many(self.task, init, lam[rows], whole, self.full)
+            params = train_many(self.on_original, init, lam[rows], whole, self.full)
             done.append(self._original_at(params, lam[rows], train, val))
             reached = min(start + self.lanes, len(lam))
             joined = [torch.cat(parts) for parts in zip(*done)]
@@ -492,7 +574,7 @@ class _Run:
         self, params: Params, lam: Tensor, train: Any, val: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Hypergradient and value of the target loss on T_val, and the score there, at given parameters."""
-        target = self.task.target()
+        target = self.on_original.target()
         g = batched_hypergradient(
             target, params, lam, train, val, self.solver, self.config.curvature, chunk_size=self.lanes
         ).total
@@ -505,9 +587,9 @@ class _Run:
         index = torch.randperm(len(points.lam), generator=generator)[: self.config.batch].to(self.device)
         some = points.rows(index)
         loss, gradient = anchored_gradient(
-            self.task,
+            self.on_copy,
             some.params,
-            some.lam,
+            some.at,
             some.response,
             some.g_T,
             some.v_T,
@@ -537,7 +619,7 @@ class _Run:
         """The objective on the held-out lambdas."""
         data = self.task.replace(self.s_val, self.tensors)
         with torch.no_grad():
-            v_S, g_S = values_and_hypergradients(self.task, held.params, held.lam, held.response, data)
+            v_S, g_S = values_and_hypergradients(self.on_copy, held.params, held.at, held.response, data)
         self._check_size(g_S, v_S)
         return float(anchored_loss(held.g_T, held.v_T, g_S, v_S, self.config.distance, self.config.anchors))
 
@@ -559,10 +641,9 @@ class _Run:
             return saved[0]["lam"].to(self.device)
         data = self.task.replace(self.s_val, self.tensors)
         with torch.no_grad():
-            _, g_S = values_and_hypergradients(self.task, points.params, points.lam, points.response, data)
+            _, g_S = values_and_hypergradients(self.on_copy, points.params, points.at, points.response, data)
         direction = g_S / torch.linalg.vector_norm(g_S, dim=1, keepdim=True).clamp_min(1e-12)
-        path = Trajectories(self.space, points.lam)
-        lam = path.step(direction, self.config.step_lam)
+        lam = self.moved(points.lam, direction)
         store.save({"lam": lam}, {})
         return lam
 
@@ -590,33 +671,33 @@ class _Run:
             begun, step, self.history = state["round"], state["step"], state["history"]
             self.candidates = state["candidates"]
             self.tensors, self.first, self.second = (self._part(tensors, p) for p in "tmv")
-        gradient_theta = torch.func.vmap(torch.func.grad(self.task.train_loss), in_dims=(0, 0, None))
-        target = self.task.target()
+        gradient_theta = torch.func.vmap(torch.func.grad(self.on_copy.train_loss), in_dims=(0, 0, None))
+        target = self.on_original.target()
         for turn in range(begun, total):
             lam = starts[turn % len(starts)][None]
             self.candidates += self.met(lam)
+            at = self.drawn(lam, "sequential", turn, 0)
             train, val = self.original("sequential", turn)
             theta = init_many(self.task, [(turn,)], self.seed, "hcdc-sequential", self.device)
             first = {name: torch.zeros_like(tensor) for name, tensor in theta.items()}
             second = {name: torch.zeros_like(tensor) for name, tensor in theta.items()}
             losses = []
             for t in range(config.theta_steps):
-                adam_step(
-                    theta, gradient_theta(theta, lam, self.s_train), first, second, t + 1, self.small.lr
-                )
+                adam_step(theta, gradient_theta(theta, at, self.s_train), first, second, t + 1, self.small.lr)
                 data = self.task.replace(self.s_val, self.tensors)
                 if t % config.lam_every == 0:
                     g_S = batched_hypergradient(
-                        self.task, theta, lam, self.s_train, data, self.solver, config.curvature
+                        self.on_copy, theta, at, self.s_train, data, self.solver, config.curvature
                     ).total
                     self._check_size(g_S)
                     direction = g_S / torch.linalg.vector_norm(g_S).clamp_min(1e-12)
-                    lam = self.space.project(lam - config.step_lam * direction)
+                    lam = self.moved(lam, direction)
+                    at = self.drawn(lam, "sequential", turn, t + 1)
                 g_T = batched_hypergradient(
-                    target, theta, lam, train, val, self.solver, config.curvature
+                    target, theta, at, train, val, self.solver, config.curvature
                 ).total
                 loss, gradient = alignment_gradient(
-                    self.task, theta, lam, g_T, self.s_train, data, self.solver, config.curvature,
+                    self.on_copy, theta, at, g_T, self.s_train, data, self.solver, config.curvature,
                     config.distance,
                 )  # fmt: skip
                 self._apply(gradient, step, loss)

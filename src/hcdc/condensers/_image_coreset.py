@@ -8,13 +8,20 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from hcdc.condensers._forecast import measured
 from hcdc.condensers._nodes import members
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
 from hcdc.datasets._images import Images
 from hcdc.tasks._image import ImageTask
-from hcdc.training._convnets import ConvNetRecipe, embeddings, train_convnets
+from hcdc.training._convnets import (
+    ConvNetRecipe,
+    compute_type,
+    embeddings,
+    loss_gradient,
+    train_convnets,
+)
 
 Choose = Callable[[Tensor, int], Tensor]
 """``choose(points [m, k], count)``: positions of the chosen among the points of one class."""
@@ -64,3 +71,17 @@ def embed_images(
     phase = progress.phase(f"ConvNet embedding for {name}", recipe.epochs)
     (params,) = train_convnets(task, task.train, [derive(seed, "coreset")], recipe, on_epoch=phase.step)
     return embeddings(task, recipe.net(task), params, task.part(part))
+
+
+def embedding_seconds(task: ImageTask, steps: int, width: int) -> float:
+    """Seconds of the training behind `embed_images`, from a few gradients."""
+    net, device = ConvNetRecipe(width=width).net(task), task.train.y.device
+    vector = torch.zeros(sum(math.prod(shape) for shape in net.shapes().values()), device=device)
+    batch = min(ConvNetRecipe.batch, len(task.train))
+
+    def work(count: int) -> None:
+        images = task.chosen("train", torch.arange(count))
+        weight = torch.ones(count, device=device)
+        loss_gradient(net, vector, images.x, images.y, weight, compute_type(device))
+
+    return steps * measured(work, batch, device).at(batch)

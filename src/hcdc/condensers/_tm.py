@@ -40,6 +40,7 @@ from hcdc.condensers._experts import (
     loss_products,
     train_experts,
 )
+from hcdc.condensers._forecast import made_once, measured
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import HcdcError, InputError, NumericalError, unknown_name
 from hcdc.core.progress import Progress
@@ -133,6 +134,30 @@ class TM(Reducer):
 
     def trains(self, task: Task) -> str:
         return f"{self.experts} experts trained for {self.expert_epochs} epochs"
+
+    def seconds(self, task: Task, part: str, size: int) -> float:
+        """From one step of an expert and one of a student, forwards and backwards."""
+        images = image_task(task, self.name)
+        whole, net = images.part(part), network(self, images)
+        device, batch = whole.y.device, min(self.expert_batch, len(whole))
+
+        def expert(count: int) -> ExpertTrainer:
+            some = Images(whole.x[:count], whole.y[:count])
+            return ExpertTrainer(net, some, images.inputs, self.expert_lr, count)
+
+        def student(count: int) -> Callable[[], object]:
+            short = dataclasses.replace(self, student_steps=1, batch=0)
+            match = Matching(short, net, images.chosen(part, torch.arange(count)))
+            match.record()
+            match.draw(0)
+            start = match.thetas[0].clone()
+            return lambda: match.derivatives(start, start + 1)
+
+        steps = self.experts * self.expert_epochs * math.ceil(len(whole) / batch)
+        trained = steps * measured(made_once(lambda count: expert(count).step), batch, device).at(batch)
+        used = min(self.batch or size, size)
+        once = measured(made_once(student), used, device).at(used)
+        return trained + self.iterations * self.student_steps * once
 
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint

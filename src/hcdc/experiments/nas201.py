@@ -368,6 +368,7 @@ class Protocol:
             val_method="aligned", options=self.alignment, recipe=self.recipe,
         )  # fmt: skip
         assert made.config is not None, "alignment has settings"
+        assert made.config.relaxation == "softmax", "cells that are drawn could be judges"
         found = learn_validation(
             self.task, space, copy.train, self.val_size, seed, made.config, made.relaxed(self.task),
             self.calibrated, device=self.device, progress=Progress(), checkpoint=Checkpoint(None),

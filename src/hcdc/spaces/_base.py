@@ -76,6 +76,10 @@ class Space(ABC):
         """All configurations of a finite space, in a fixed order; None for an infinite one."""
         return None
 
+    def counterpart(self, config: Config) -> Config:
+        """The candidate that computes what a configuration does; itself by default."""
+        return config
+
     @abstractmethod
     def spec(self) -> dict[str, Any]:
         """A JSON-able description from which `hcdc.spaces.from_spec` makes the space again."""

@@ -232,6 +232,8 @@ class CellNetwork:
         lanes: R networks side by side, of equal shape and with parameters of their own, as one: channels lie
             lane by lane and convolutions have R groups, so that R networks take as many kernels as one.
         reference: BatchNorm takes its statistics from so many images at the front of a batch; 0 is all.
+        tau: Above 0, of the relaxed network: lambda is logits that a Gumbel draw was added to, and the
+            weights are `gumbel_one_hot` of it at this temperature. 0: lambda is the weights.
     """
 
     cell: tuple[int, ...] | None
@@ -243,6 +245,7 @@ class CellNetwork:
     fused: bool = False
     lanes: int = 1
     reference: int = 0
+    tau: float = 0.0
 
     def prepare(self, images: Tensor) -> None:
         """Nothing has to be made beforehand."""
@@ -298,7 +301,8 @@ class CellNetwork:
         Args:
             params: Tensors named as in `shapes`; others are not read. Of R lanes they lie one after the other
                 along the first dimension, which is R times as long.
-            lam: Mixture weights ``[30]``, edge by edge, where the network is relaxed; else not read.
+            lam: Mixture weights ``[30]`` (or logits, see ``tau``), edge by edge, where the network is
+                relaxed; else not read.
             images: Floating-point images of any size of at least 4 x 4; lanes may have their own, as
                 ``[n, R inputs, h, w]``.
         """
@@ -309,6 +313,8 @@ class CellNetwork:
             )
         if self.cell is None and lam.shape != (MIXTURE,):
             raise InputError(f"lam has shape {tuple(lam.shape)}; the relaxed cell needs ({MIXTURE},)")
+        if self.cell is None and self.tau:
+            lam = gumbel_one_hot(lam, self.tau)
         mixture = split_edges(lam) if self.cell is None else None
         x = self._convolve(params, "stem", images, groups=images.shape[1] // self.inputs)
         for stage in range(STAGES):
@@ -388,7 +394,7 @@ def gumbel_noise(generator: torch.Generator) -> Tensor:
     return -torch.log(-torch.log(u.clamp(1e-12, 1 - 1e-12)))
 
 
-def gumbel_one_hot(logits: Tensor, tau: float, noise: Tensor) -> Tensor:
+def gumbel_one_hot(logits: Tensor, tau: float, noise: Tensor | None = None) -> Tensor:
     """GDAS: a hard sample of one operation an edge, with the gradient of the softened one.
 
     The value is the one-hot vector of the largest entry of p = softmax((log_softmax(logits) + noise) / tau)
@@ -398,13 +404,17 @@ def gumbel_one_hot(logits: Tensor, tau: float, noise: Tensor) -> Tensor:
     Args:
         logits: ``[..., 30]``, edge by edge.
         tau: Temperature, above 0; the benchmark lowers it from 10 to 0.1.
-        noise: ``[..., 30]``, see `gumbel_noise`.
+        noise: ``[..., 30]``, see `gumbel_noise`; None where it was added to the logits, in which the
+            derivatives are the same.
     """
     if not tau > 0:
         raise InputError(f"tau {tau}: the temperature must be above 0")
     check_lam(logits, MIXTURE)
-    check_lam(noise, MIXTURE)
-    shifted = split_edges(logits).log_softmax(-1) + split_edges(noise.to(logits))
+    shifted = split_edges(logits).log_softmax(-1)
+    if noise is not None:
+        check_lam(noise, MIXTURE)
+        shifted = shifted + split_edges(noise.to(logits))
     soft = (shifted / tau).softmax(-1)
-    hard = F.one_hot(shifted.argmax(-1), len(OPERATIONS)).to(soft)
+    numbers = torch.arange(len(OPERATIONS), device=soft.device)
+    hard = (shifted.argmax(-1, keepdim=True) == numbers).to(soft)  # F.one_hot is not for vmap of grad
     return (hard + (soft - soft.detach())).flatten(-2)

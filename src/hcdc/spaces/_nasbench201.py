@@ -153,6 +153,12 @@ def _unique_connected() -> tuple[str, ...]:
     return tuple(sorted(cells, key=lambda cell: config_hash({"cell": cell})))
 
 
+@functools.cache
+def _by_computation() -> dict[tuple[Any, ...], str]:
+    """The candidates by what they compute."""
+    return {computation(cell): cell for cell in _unique_connected()}
+
+
 @register
 @dataclass(frozen=True)
 class NASBench201(Space):
@@ -190,6 +196,11 @@ class NASBench201(Space):
     def candidates(self) -> list[Config]:
         """Unique connected cells in an order without meaning (of hashes): the first n are a fair sample."""
         return [{"cell": cell} for cell in _unique_connected()]
+
+    def counterpart(self, config: Config) -> Config:
+        """The candidate that computes what a cell does; the cell itself where that is zero."""
+        numbers = self._operations(config)
+        return {"cell": _by_computation().get(computation(numbers), cell_string(numbers))}
 
     def sample(self, count: int, rng: np.random.Generator) -> list[Config]:
         """``count`` unique connected cells, all equally likely; all of them before any comes twice."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import inspect
+import logging
 import math
 import threading
 from collections.abc import Callable
@@ -21,9 +23,12 @@ from hcdc.core.labels import allocate_labels
 from hcdc.core.seeds import stream
 from hcdc.datasets._images import ImageData, Images
 from hcdc.spaces._base import Config, Params, Space
+from hcdc.spaces._cells import CellNetwork
 from hcdc.spaces._convnet import ConvNet
 from hcdc.tasks._base import Task
 from hcdc.tasks._soft import soft_accuracy
+
+log = logging.getLogger("hcdc")
 
 PARTS = ("train", "val", "test")
 Factory = Callable[[Config], nn.Module]
@@ -32,12 +37,23 @@ _GLOBAL_DRAWS = threading.Lock()
 """Modules draw from torch's global stream: one at a time, or threads would take each other's draws."""
 
 
+def _name(factory: Factory) -> str:
+    """``module:name`` of a factory."""
+    made = getattr(factory, "func", factory)  # of functools.partial
+    return f"{made.__module__}:{getattr(made, '__qualname__', type(made).__qualname__)}"
+
+
+@functools.cache
+def _warn_of_dropout(model: str, layer: str) -> None:
+    log.warning("model %s: its dropout, e.g. %s, is off in training, on the full data too", model, layer)
+
+
 class ModuleNetwork:
     """The network of a user's factory as pure functions.
 
     BatchNorm layers use the statistics of the batch they are given, in training and in scoring (their running
     statistics are a state that a pure function has no place for); all else is as in ``eval()``: dropout is
-    off.
+    off, in training too, which a warning says once for each factory with such layers.
 
     Args:
         factory: ``factory(config) -> nn.Module`` from images ``[n, c, h, w]`` to logits ``[n, classes]``.
@@ -50,6 +66,13 @@ class ModuleNetwork:
         self.module = self._fresh(torch.Generator().manual_seed(0))
         for part in self.module.modules():
             part.training = isinstance(part, nn.modules.batchnorm._NormBase)
+        dropped = [
+            f"'{name}' ({type(part).__name__})"
+            for name, part in self.module.named_modules()
+            if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0
+        ]
+        if dropped:
+            _warn_of_dropout(_name(factory), dropped[0])
         self.buffers: dict[torch.device, Params] = {}
 
     def _fresh(self, generator: torch.Generator) -> nn.Module:
@@ -109,6 +132,8 @@ class ImageTask(Task):
         weight_decay: Coefficient of ``w/2 ||theta||^2``.
         smooth: The validation loss is minus the soft accuracy, see `soft_accuracy`; set by `target`.
         net: The network, set by `bind`.
+        reference: Images ``[r, c, h, w]``, as networks see them, whose statistics BatchNorm takes in the
+            validation loss; None takes those of the validation set.
     """
 
     data: ImageData
@@ -116,6 +141,7 @@ class ImageTask(Task):
     weight_decay: float = 5e-4
     smooth: bool = False
     net: Any = None
+    reference: Tensor | None = None
     _parts: dict[str, Images] = dataclasses.field(default_factory=dict, repr=False)
 
     kind = "image"
@@ -130,6 +156,11 @@ class ImageTask(Task):
             )
         if not self.weight_decay >= 0:
             raise InputError(f"weight_decay {self.weight_decay}: it must be at least 0")
+        if self.reference is not None and not isinstance(self.net, CellNetwork):
+            raise InputError(
+                "recipe setting 'statistics' 'train': networks that are not of cells are scored with the "
+                "statistics of the images that are scored; choose 'batch'"
+            )
 
     def part(self, name: str) -> Images:
         """T_train, T_val or the test images: uint8 as stored, or normalised floating point."""
@@ -206,7 +237,12 @@ class ImageTask(Task):
         return (each * data.weight).sum() / data.weight.sum()
 
     def val_loss(self, params: Params, lam: Tensor, data: Images) -> Tensor:
-        outputs = self.predict(params, lam, data)
+        if self.reference is None:
+            outputs = self.predict(params, lam, data)
+        else:
+            first = len(self.reference)
+            behind = dataclasses.replace(self._network(), reference=first)
+            outputs = behind.forward(params, lam, torch.cat([self.reference, self.inputs(data.x)]))[first:]
         return -soft_accuracy(outputs, data.y) if self.smooth else self.loss(outputs, data)
 
     def target(self) -> ImageTask:
@@ -278,9 +314,5 @@ class ImageTask(Task):
 
     def spec(self) -> dict[str, Any]:
         """JSON-able settings, stored in the condensed file; a factory by its name."""
-        model = self.model
-        if not isinstance(model, str):
-            made = getattr(model, "func", model)  # of functools.partial
-            name = getattr(made, "__qualname__", type(made).__qualname__)
-            model = f"{made.__module__}:{name}"
+        model = self.model if isinstance(self.model, str) else _name(self.model)
         return {"name": self.kind, "model": model, "weight_decay": self.weight_decay}
