@@ -416,3 +416,10 @@ def test_version_and_module_entry():
     )
     assert found.returncode == 0
     assert found.stdout.strip() == f"hcdc {version()}"
+
+
+def test_arguments_are_told_as_flags_and_other_text_as_it_is():
+    told = hcdc.cli._as_flags(
+        "val_size 3 is below 'train_size' (in 'a/val_size.npz', my_train_size, val_size.)"
+    )
+    assert told == "--val-size 3 is below '--train-size' (in 'a/val_size.npz', my_train_size, --val-size.)"

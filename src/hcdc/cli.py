@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -151,8 +152,8 @@ def _stop(sentence: str, code: int) -> typer.Exit:
 
 def _as_flags(text: str) -> str:
     """Arguments of the library by the names they have on the command line."""
-    for name in FLAGS:
-        text = text.replace(name, f"--{name.replace('_', '-')}")
+    for name in FLAGS:  # whole words: a path may hold one as a part
+        text = re.sub(rf"(?<![\w/.\\-]){name}(?![\w/\\-]|\.\w)", f"--{name.replace('_', '-')}", text)
     return f"--{text}" if text.startswith("truth:") else text
 
 

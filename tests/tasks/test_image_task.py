@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import random
 
 import numpy as np
 import pytest
@@ -335,6 +336,22 @@ def test_starts_come_from_the_generator_alone(factory):
     third = net.init(torch.Generator().manual_seed(4))
     weight = next(iter(first))
     assert not torch.equal(first[weight], third[weight])
+
+
+def test_starts_drawn_by_numpy_or_random_come_from_the_generator_too():
+    def factory(config):
+        module = nn.Linear(4, 2)
+        module.weight.data = torch.tensor(np.random.rand(2, 4), dtype=torch.float32)  # noqa: NPY002
+        module.bias.data = torch.tensor([random.random(), random.random()])
+        return module
+
+    network = ModuleNetwork(factory, {})
+    before = np.random.get_state()[1].tolist(), random.getstate()  # noqa: NPY002
+    starts = [network.init(torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)]
+    assert (np.random.get_state()[1].tolist(), random.getstate()) == before  # noqa: NPY002
+    for name in ("weight", "bias"):
+        assert torch.equal(starts[0][name], starts[1][name])
+        assert not torch.equal(starts[0][name], starts[2][name])
 
 
 def test_a_module_takes_its_width_from_the_configuration():

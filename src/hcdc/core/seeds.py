@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -22,3 +26,22 @@ def stream(seed: int, role: str, *keys: object) -> torch.Generator:
 def numpy_stream(seed: int, role: str, *keys: object) -> np.random.Generator:
     """The same as `stream` for numpy."""
     return np.random.default_rng(derive(seed, role, *keys))
+
+
+_GLOBAL = threading.Lock()
+
+
+@contextmanager
+def global_streams(seed: int) -> Iterator[None]:
+    """The global streams of torch, numpy and random begin at a seed, for code of a user's that draws from
+    them, and are as before afterwards; one thread at a time, or threads would take each other's draws."""
+    with _GLOBAL, torch.random.fork_rng(devices=[]):
+        others = np.random.get_state(), random.getstate()  # noqa: NPY002
+        torch.default_generator.manual_seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            np.random.set_state(others[0])  # noqa: NPY002
+            random.setstate(others[1])

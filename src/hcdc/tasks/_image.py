@@ -8,7 +8,6 @@ import functools
 import inspect
 import logging
 import math
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from torch.nn import functional as F
 
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.labels import allocate_labels
-from hcdc.core.seeds import stream
+from hcdc.core.seeds import global_streams, stream
 from hcdc.datasets._images import ImageData, Images
 from hcdc.spaces._base import Config, Params, Space
 from hcdc.spaces._cells import CellNetwork
@@ -32,9 +31,6 @@ log = logging.getLogger("hcdc")
 
 PARTS = ("train", "val", "test")
 Factory = Callable[[Config], nn.Module]
-
-_GLOBAL_DRAWS = threading.Lock()
-"""Modules draw from torch's global stream: one at a time, or threads would take each other's draws."""
 
 
 def _name(factory: Factory) -> str:
@@ -77,9 +73,7 @@ class ModuleNetwork:
 
     def _fresh(self, generator: torch.Generator) -> nn.Module:
         """A module whose initialisation is drawn from ``generator`` alone; other streams stay as they are."""
-        seed = int(torch.randint(2**62, (1,), generator=generator))
-        with _GLOBAL_DRAWS, torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with global_streams(int(torch.randint(2**62, (1,), generator=generator))):
             module = self.factory(copy.deepcopy(self.config))
         if not isinstance(module, nn.Module):
             raise InputError(
