@@ -1,5 +1,6 @@
 """What every test shares: one thread, repeatable examples, caches of its own, no network."""
 
+import logging
 import socket
 
 import pytest
@@ -26,3 +27,13 @@ def _no_network(monkeypatch):
 
     monkeypatch.setattr(socket, "create_connection", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.fixture(autouse=True)
+def _logger_as_before():
+    """A command sets up the logger, which other tests read."""
+    log = logging.getLogger("hcdc")
+    before = log.handlers[:], log.level
+    yield
+    log.handlers[:] = before[0]
+    log.setLevel(before[1])
