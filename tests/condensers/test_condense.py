@@ -114,6 +114,7 @@ def test_the_default_settings_of_hcdc_are_frozen():
 def test_presets_are_settings_by_name():
     presets = hcdc_presets()
     assert {"default", "demo", "paper"} <= set(presets)
+    assert make_hcdc("images").points > 1  # or no trajectory takes a step
     for name, preset in presets.items():
         assert preset["note"]
         plain = {**make_hcdc().settings(), **make_probing().settings()}

@@ -40,6 +40,7 @@ from hcdc.training import predictors
 SPACE = NASBench201(channels=2)
 QUICK = {
     "trajectories": 2,
+    "points": 1,
     "holdout": 2,
     "steps": 12,
     "check": 4,
