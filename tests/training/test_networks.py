@@ -691,3 +691,14 @@ def test_kernels_lie_as_channels_last():
         kernel = layout.views(vector, vector)["k"]
         assert kernel.is_contiguous(memory_format=torch.channels_last)
         assert torch.equal(kernel[-2:], params["k"])
+
+
+@pytest.mark.parametrize(("free", "freed"), [(24, True), (25, False), (90, False)])
+def test_memory_is_freed_where_little_is_left(free, freed, monkeypatch):
+    """Recordings that are gone are collected first, or their memory would stay."""
+    calls = []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 100))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("freed"))
+    monkeypatch.setattr(_networks.gc, "collect", lambda: calls.append("collected"))
+    _networks._make_room(torch.device("cuda"), 0.25)
+    assert calls == (["collected", "freed"] if freed else [])
