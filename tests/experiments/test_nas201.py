@@ -441,6 +441,9 @@ def test_the_steps_of_the_calibrated_recipe_may_be_given(command):
     _, longer = command("--steps", 33)
     assert longer.calibrated == dataclasses.replace(plain.calibrated, steps=33)
     assert (plain.shared["steps"], longer.shared["steps"]) == (None, 33)
+    _, surer = command("--initialisations", 16)
+    assert surer.calibrated == dataclasses.replace(plain.calibrated, seeds=16)
+    assert (plain.shared["initialisations"], surer.shared["initialisations"]) == (None, 16)
 
 
 def test_the_command(command, tmp_path):
@@ -701,9 +704,11 @@ def test_the_published_recipe_is_50_epochs():
     assert [nas201.published_recipe(size).steps for size in (500, 400, 5000)] == [400, 350, 3950]
 
 
-@pytest.mark.parametrize("kind", ["total", "steps"])
-def test_records_of_other_steps_or_of_a_total_have_a_table_of_their_own(kind, judged):
-    worse = [{**r, kind: 33} for r in judged]
+@pytest.mark.parametrize(
+    ("field", "kind"), [("total", "total"), ("steps", "steps"), ("initialisations", "steps")]
+)
+def test_records_of_other_recipes_or_of_a_total_have_a_table_of_their_own(field, kind, judged):
+    worse = [{**r, field: 33} for r in judged]
     worse[3] = {**worse[3], "loss": worse[3]["loss"][::-1]}
     own = f"nas201-cifar10-{kind}"
     text = "".join(f"<!-- {n} -->\nold\n<!-- /{n} -->\n" for n in ("nas201-cifar10", own))

@@ -194,7 +194,7 @@ class Protocol:
         self.shared = {
             "protocol": PROTOCOL, "dataset": benchmark, "data": made.meta["data"]["fingerprint"],
             "train_size": self.train_size, "val_size": self.val_size, "total": total, "judges": judges,
-            "steps": (recipe or {}).get("steps"),
+            "steps": (recipe or {}).get("steps"), "initialisations": (recipe or {}).get("seeds"),
         }  # fmt: skip
 
     def write(self, label: str, **found: Any) -> None:

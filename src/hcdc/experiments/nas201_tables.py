@@ -6,7 +6,7 @@ A table is written between ``<!-- nas201-cifar10 -->`` and its end. ``nas201-cif
 columns, ``nas201-cifar10-some`` every row on the cells that judged all of them, ``nas201-cifar10-copies`` the
 copies of other methods by recipe and metric, ``nas201-cifar10-total`` every row of the paper's split, in
 which S_train and S_val have 50 images a class together, ``nas201-cifar10-steps`` every row of a calibrated
-recipe whose number of steps was given. ``--figures FOLDER`` draws one draw of 100 cells in
+recipe whose steps or initialisations were given. ``--figures FOLDER`` draws one draw of 100 cells in
 the order of each row.
 
 All rows of a table are judged on the same draws of 100 cells. What costs nothing beyond the probes
@@ -188,9 +188,9 @@ def _sized(name: str, r: Record) -> str:
 
 
 def kind_of(r: Record) -> str:
-    """Which tables a record belongs to: of the paper's split (``--total``), of a recipe with other steps
-    (``--steps``), or the main ones."""
-    return "-total" if r.get("total") else "-steps" if r.get("steps") else ""
+    """Which tables a record belongs to: of the paper's split (``--total``), of a recipe with other steps or
+    initialisations (``--steps``, ``--initialisations``), or the main ones."""
+    return "-total" if r.get("total") else "-steps" if r.get("steps") or r.get("initialisations") else ""
 
 
 def _scores(r: Record, metric: str, part: str = "val") -> Array:
