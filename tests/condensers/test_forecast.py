@@ -1,10 +1,14 @@
 """What aligning images may take: trials that grow, and counts that are those of a run."""
 
 import dataclasses
+import math
+from contextlib import contextmanager
 
 import pytest
 import torch
 from tiny_images import tiny_image_data, tiny_image_task
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 import hcdc.condensers._condense as condensing
 import hcdc.condensers._forecast as forecast
@@ -185,16 +189,51 @@ def test_points_are_those_of_the_trajectories_there_are(task):
     assert point_count(made, PolynomialFilter(), 0) == 9999 * 2 + 3
 
 
-def test_a_prediction_is_of_the_size_of_the_run(task):
-    """Not a matter of speed: trials that forget a factor are wrong by tens."""
-    options = {**QUICK, "steps": 2}
-    made = plan(task, SPACE, train_size=6, val_size=6, options=options, truth_epochs=2, recipe={"steps": 5})
+class Operations(TorchDispatchMode):
+    """Counts multiplications of convolutions and matrices."""
+
+    total = 0.0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        found = function(*args, **(kwargs or {}))
+        counted = flop_registry.get(function._overloadpacket)
+        if counted is not None:
+            self.total += counted(*args, **(kwargs or {}), out_val=found)
+        return found
+
+
+def flops(work):
+    with Operations() as operations:
+        work()
+    return operations.total
+
+
+def test_a_prediction_is_of_the_size_of_the_run(task, monkeypatch):
+    """By a clock of operations, which no other work on the machine disturbs."""
+    monkeypatch.setattr(forecast, "_seconds", lambda work, count: flops(lambda: work(count)))
+    monkeypatch.setattr(forecast, "PATIENCE", math.inf)
+    monkeypatch.setattr(forecast, "LONG", math.inf)
+    options = {**QUICK, "points": 1, "holdout": 2, "steps": 2}
+    more = {"truth_epochs": 2, "recipe": {"steps": 5}}
+    made = plan(task, SPACE, train_size=6, val_size=6, options=options, **more)
     sizes = (made.train_size, made.val_size)
     parts = alignment_seconds(task, SPACE, made.config, made.relaxed(task), made.calibrated, *sizes, 2)
-    small = condense(
-        task, SPACE, train_size=6, val_size=6, options=options, truth_epochs=2, recipe={"steps": 5}
-    )
-    assert small.record["phases"]["val"] / 12 < sum(parts.values()) < 12 * small.record["phases"]["val"]
+    done = flops(lambda: condense(task, SPACE, train_size=6, val_size=6, options=options, **more))
+    assert done / 2 < sum(parts.values()) < done * 2
+
+
+def test_a_short_trial_is_repeated_and_a_long_one_is_not(monkeypatch):
+    taken = iter([0.09, 0.04, 0.05, 7.0])
+
+    @contextmanager
+    def clock():
+        yield [next(taken)]
+
+    monkeypatch.setattr(forecast, "timed", clock)
+    done = []
+    assert forecast._seconds(done.append, 3) == 0.04
+    assert forecast._seconds(done.append, 5) == 7.0
+    assert done == [3, 3, 3, 5]
 
 
 # --- methods that train on the original ---------------------------------------------------------------------
