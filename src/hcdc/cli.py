@@ -533,6 +533,14 @@ def condense(
             help="One setting of the training on the copy, e.g. steps=156, lr, seeds; may be repeated.",
         ),
     ] = None,
+    full_recipe: Annotated[
+        MaybeTexts,
+        typer.Option(
+            "--full-recipe",
+            metavar="KEY=VALUE",
+            help="One setting of the training on the full data, e.g. lr=0.05, augment=none; may be repeated.",
+        ),
+    ] = None,
     space: Annotated[
         MaybeText,
         typer.Option(
@@ -595,6 +603,7 @@ def condense(
         "options": options,
         "truth": _truth(truth, truth_dataset, _about(data)),
         "recipe": _settings(recipe or [], "--recipe", "--recipe steps=156"),
+        "full_recipe": _settings(full_recipe or [], "--full-recipe", "--full-recipe lr=0.05"),
     }
     if truth_epochs is not None:
         if truth_epochs < 1:

@@ -171,7 +171,7 @@ def test_words_say_what_takes_longest(task, monkeypatch):
 
     own = told({"linear systems": 4000.4, "steps of S_val": 12.0})
     assert own == (
-        "7 full-data trainings of the relaxed network (3 steps of 34 images), as many on the copy (20 steps "
+        "7 full-data trainings of the relaxed network (3 steps of 32 images), as many on the copy (20 steps "
         "of 6 images), 7 x 30 linear systems and 4 steps of S_val: about 4,012 s, most of it linear systems "
         "(estimate from a few images)"
     )

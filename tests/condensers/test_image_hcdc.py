@@ -190,12 +190,12 @@ def test_alignment_trains_and_solves_by_the_recipes(task, monkeypatch):
     recipe = {"weight_decay": 0.07, "augment": "flip-crop", "statistics": "train"}
     small = make(task, recipe=recipe)
     assert small.meta["calibrated_recipe"].items() >= recipe.items()
-    assert small.meta["relaxed_recipe"]["augment"] == "flip-crop"
+    assert small.meta["relaxed_recipe"]["augment"] == "crop"
     s_train = small.train.x
     for bound, (train, given) in seen["train_many"]:
         original = len(train) == 34
         assert given.weight_decay == bound.weight_decay == (task.weight_decay if original else 0.07)
-        assert given.augment == "flip-crop"
+        assert given.augment == ("crop" if original else "flip-crop")
         if original:
             assert given.as_dict() == small.meta["relaxed_recipe"]
     for bound, (train, *_) in seen["batched_best_response"]:
@@ -295,7 +295,7 @@ def test_recipes_of_images(task, monkeypatch):
     monkeypatch.setattr(condensing, "Recipe", Recipe)
     made = plan(task, SPACE, train_size=30 - 3, val_method="probes", truth_epochs=7)
     assert made.full == Recipe(
-        steps=7, lr=0.1, weight_decay=5e-4, optimizer="sgd", batch=34, augment="flip-crop", clip=5.0
+        steps=7, lr=0.1, weight_decay=5e-4, optimizer="sgd", batch=32, augment="crop", clip=5.0
     )
     assert made.calibrated == Recipe(
         steps=20, lr=0.05, weight_decay=3e-4, seeds=8, metric="loss", optimizer="sgd", batch=27, clip=5.0
@@ -315,6 +315,37 @@ def test_the_recipe_of_images_may_be_changed(task):
         plan(task, SPACE, train_size=6, recipe={"optimizer": "adam"})
     with pytest.raises(InputError, match="augment 'mixup' is not known"):
         plan(task, SPACE, train_size=6, recipe={"augment": "mixup"})
+
+
+def test_the_recipe_on_the_full_data_may_be_changed(task):
+    made = plan(task, SPACE, train_size=6, truth_epochs=7)
+    changes = {"lr": 0.3, "augment": "flip-crop", "batch": 10, "seeds": 2}
+    other = plan(task, SPACE, train_size=6, truth_epochs=7, full_recipe=changes)
+    assert other.full == dataclasses.replace(made.full, **changes, steps=7 * 3)  # of 34 images
+    assert other.meta["full_recipe"] == other.full.as_dict()
+    assert other.calibrated == made.calibrated
+    assert plan(task, SPACE, train_size=6, full_recipe={"steps": 9, "batch": 0}).full.steps == 9
+    assert plan(task, SPACE, train_size=6, full_recipe={"batch": 0}, truth_epochs=7).full.steps == 7
+    with pytest.raises(InputError, match="full_recipe setting 'metric' is not known"):
+        plan(task, SPACE, train_size=6, full_recipe={"metric": "loss"})
+    with pytest.raises(InputError, match="full_recipe setting optimizer 'adam': images"):
+        plan(task, SPACE, train_size=6, full_recipe={"optimizer": "adam"})
+
+
+def test_coloured_images_are_mirrored_too(task):
+    coloured = ImageTask(tiny_image_data(3, 4))
+    assert plan(coloured, SPACE, train_size=6).full.augment == "flip-crop"
+    assert plan(task, SPACE, train_size=6).full.augment == "crop"
+
+
+def test_an_epoch_of_many_images_has_larger_batches(task):
+    def batch(count):
+        many = task.data.train
+        many = type(many)(many.x[:3].repeat(-(-count // 3), 1, 1, 1), many.y[:3].repeat(-(-count // 3)))
+        big = type(task.data)(**{**vars(task.data), "train": many})
+        return plan(ImageTask(big), SPACE, "random", train_size=6).full.batch
+
+    assert [batch(count) for count in (6, 33, 900, 3000, 9000)] == [6, 32, 45, 150, 256]
 
 
 def test_sizes_of_images(task):

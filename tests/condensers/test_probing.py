@@ -299,7 +299,7 @@ def test_real_predictors_are_compared_by_their_order(digits, fourteen):
 
 
 AROUND = [{}, {"steps": 20}, {"steps": 5}, {"lr": 0.1}]
-AUGMENTED = {"steps": 20, "augment": "flip-crop"}
+AUGMENTED = {"steps": 20, "augment": "crop"}  # a mirror makes other signs of digits
 
 
 def module(config):

@@ -274,3 +274,6 @@ def test_flip_crop_draws_fill_their_range():
     flip, shift = draw_flip_crop(generator(), 3000)
     assert float(flip.double().mean()) == pytest.approx(0.5, abs=0.03)
     assert shift[:, 0].unique().tolist() == shift[:, 1].unique().tolist() == list(range(-4, 5))
+    still, equal = draw_flip_crop(generator(), 3000, mirror=False)
+    assert not still.any()
+    assert torch.equal(equal, shift)

@@ -34,9 +34,11 @@ def plain_loop(task, params, lam, data, recipe):
     clipped, chance = 0, stream(0, "many-augmentations")
     for index in order:
         optimiser.zero_grad()
-        some = task.subset(data, index if recipe.augment == "flip-crop" else index.sort().values)
-        if recipe.augment == "flip-crop":
-            some = Images(flip_crop(some.x, *draw_flip_crop(chance, len(index), pad=1)), some.y)
+        some = task.subset(data, index.sort().values if recipe.augment == "none" else index)
+        if recipe.augment != "none":
+            flip, shift = draw_flip_crop(chance, len(index), pad=1)
+            flip = flip & (recipe.augment == "flip-crop")
+            some = Images(flip_crop(some.x, flip, shift), some.y)
         task.train_loss(leaves, lam, some).backward()
         if recipe.clip:
             clipped += float(nn.utils.clip_grad_norm_(leaves.values(), recipe.clip)) > recipe.clip
@@ -68,7 +70,7 @@ def test_lanes_are_what_torch_trains_one_by_one(recipe):
     assert all(torch.equal(params[name], p) for name, p in before.items())  # not changed
 
 
-@pytest.mark.parametrize("augment", ["none", "flip-crop"])
+@pytest.mark.parametrize("augment", ["none", "crop", "flip-crop"])
 def test_a_lane_of_the_relaxed_cell_is_the_plain_loop(augment):
     rng = np.random.default_rng(0)
     parts = {
@@ -92,11 +94,12 @@ def test_augmented_images_are_those_that_networks_see():
     x = torch.arange(2 * 64, dtype=torch.uint8).view(2, 1, 8, 8)
     parts = {name: (x, np.arange(2)) for name in ("train", "val", "test")}
     task = ImageTask(image_data("ramp", "memory", parts))
-    found = augmented(task, task.train, stream(3, "x"))
+    found = augmented(task, task.train, Recipe(augment="flip-crop"), stream(3, "x"))
     expected = flip_crop(task.inputs(x), *draw_flip_crop(stream(3, "x"), 2, pad=1))
     assert torch.equal(found.x, expected)
     assert torch.equal(found.y, task.train.y)
     assert not torch.equal(found.x, task.inputs(x))
+    assert augmented(task, task.train, Recipe(), stream(3, "x")) is task.train
 
 
 def test_a_small_gradient_is_not_changed_by_the_limit():

@@ -103,12 +103,13 @@ def plain_loop(network, train, recipe, seed=0, repeat=0, norms=None):
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, recipe.steps, recipe.lr_end)
     generator = stream(seed, "test-batches", repeat)
     order = batches(len(train), recipe.batch, recipe.steps, generator)
-    if recipe.augment == "flip-crop":
+    if recipe.augment != "none":
         flip, shift = draw_flip_crop(generator, order.numel(), pad=1)
+        flip = flip & (recipe.augment == "flip-crop")
         flip, shift = flip.view(order.shape), shift.view(*order.shape, 2)
     for step, index in enumerate(order):
         x = train.x[index].double()
-        if recipe.augment == "flip-crop":
+        if recipe.augment != "none":
             x = flip_crop(x, flip[step], shift[step])
         loss = F.cross_entropy(network.forward(leaves, None, x), train.y[index])
         decay = sum(p.square().sum() for p in leaves.values())
@@ -125,8 +126,14 @@ def plain_loop(network, train, recipe, seed=0, repeat=0, norms=None):
 
 RECIPES = pytest.mark.parametrize(
     "changes",
-    [{}, {"clip": 0.0, "weight_decay": 0.0}, {"batch": 0, "lr_end": 0.0}, {"augment": "flip-crop"}],
-    ids=["all", "no clip, no decay", "full batch", "augmented"],
+    [
+        {},
+        {"clip": 0.0, "weight_decay": 0.0},
+        {"batch": 0, "lr_end": 0.0},
+        {"augment": "flip-crop"},
+        {"augment": "crop"},
+    ],
+    ids=["all", "no clip, no decay", "full batch", "augmented", "shifted"],
 )
 
 

@@ -153,6 +153,7 @@ def condense(
     truth: TableTruth | None = None,
     truth_epochs: int = TRUTH_EPOCHS,
     recipe: Mapping[str, Any] | None = None,
+    full_recipe: Mapping[str, Any] | None = None,
     device: torch.device | str = "cpu",
     checkpoint: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -185,6 +186,8 @@ def condense(
         truth_epochs: Epochs of a full-data training of images, where there is no table.
         recipe: Settings of the training on the copy (`Recipe`) that differ from the default, e.g.
             ``{"steps": 156}``; of graphs and tables steps, lr, seeds and metric.
+        full_recipe: The same of the training on the full data, e.g. ``{"augment": "none"}``; its metric is
+            fixed. Of images, ``steps`` takes the place of ``truth_epochs``.
         device: Where to compute.
         checkpoint: A file to continue from after an interruption (with others beside it, ``FILE.PHASE``);
             removed when all is done, and where the run ends in an error of ours.
@@ -205,7 +208,7 @@ def condense(
     made = plan(
         task, space, method, train_size=train_size, val_size=val_size, seed=seed, train_method=train_method,
         val_method=val_method, preset=preset, options=options, truth=truth, truth_epochs=truth_epochs,
-        recipe=recipe,
+        recipe=recipe, full_recipe=full_recipe,
     )  # fmt: skip
     store = Checkpoint(checkpoint, made.key())
     try:
@@ -389,6 +392,7 @@ def plan(
     truth: TableTruth | None = None,
     truth_epochs: int = TRUTH_EPOCHS,
     recipe: Mapping[str, Any] | None = None,
+    full_recipe: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Check the arguments of `condense` and say what it will do, without doing it."""
     if method not in METHODS:
@@ -466,8 +470,12 @@ def plan(
 
     scored = getattr(task, "num_classes", None) is not None
     by_loss = val_method in LEARNED or not scored
-    full, small = _recipes(task, train_size, truth_epochs, "loss" if by_loss else "accuracy")
-    small = _changed(small, recipe or {}, task)
+    full, small = _recipes(task, train_size, "loss" if by_loss else "accuracy")
+    small = _changed("recipe", small, recipe or {}, task)
+    full = _changed("full_recipe", full, full_recipe or {}, task)
+    if images and "steps" not in (full_recipe or {}):
+        whole = len(task.train)
+        full = dataclasses.replace(full, steps=truth_epochs * max(1, whole // (full.batch or whole)))
     settings = {k: v for each in (config, probing) if each is not None for k, v in each.settings().items()}
     meta: dict[str, Any] = {
         "data": describe(task.data) if hasattr(task, "data") else {"name": name},
@@ -491,21 +499,23 @@ def plan(
     return made
 
 
-def _recipes(task: Task, train_size: int, truth_epochs: int, metric: str) -> tuple[Recipe, Recipe]:
+def _recipes(task: Task, train_size: int, metric: str) -> tuple[Recipe, Recipe]:
     """How candidates are trained on the full data and on the copy, where nothing else is said.
 
     Images: on the copy 10 epochs at a learning rate of .05, averaged over 8 initialisations. The recipe on
     the small set decides the sign of the rank correlation; chance is what is left (see docs/decisions.md).
+    Steps on the full data follow from its epochs, see `plan`.
     """
     decay = getattr(task, "weight_decay", 5e-4)
     scored = getattr(task, "num_classes", None) is not None
     if not isinstance(task, ImageTask):
         full = Recipe(weight_decay=decay, seeds=3, metric="accuracy" if scored else "loss")
         return full, dataclasses.replace(full, metric=metric)
-    batch = min(256, len(task.train))
+    count = len(task.train)
+    batch = min(count, 256, max(32, count // 20))  # an epoch of few images has twenty steps all the same
     full = Recipe(
-        steps=truth_epochs * (len(task.train) // batch), lr=0.1, weight_decay=decay, metric="accuracy",
-        optimizer="sgd", batch=batch, augment="flip-crop", clip=5.0,
+        lr=0.1, weight_decay=decay, metric="accuracy", optimizer="sgd", batch=batch,
+        augment=task.augmentation, clip=5.0,
     )  # fmt: skip
     batch = min(64, train_size)
     small = Recipe(
@@ -515,18 +525,20 @@ def _recipes(task: Task, train_size: int, truth_epochs: int, metric: str) -> tup
     return full, small
 
 
-def _changed(small: Recipe, recipe: Mapping[str, Any], task: Task) -> Recipe:
-    """The recipe on the copy with some settings of the user's."""
+def _changed(argument: str, recipe: Recipe, changes: Mapping[str, Any], task: Task) -> Recipe:
+    """A recipe with some settings of the user's, given as the ``argument`` of `plan`."""
     images = isinstance(task, ImageTask)
-    known = [f.name for f in dataclasses.fields(small)] if images else ["steps", "lr", "seeds", "metric"]
-    for name in recipe:
+    known = [f.name for f in dataclasses.fields(recipe)] if images else ["steps", "lr", "seeds", "metric"]
+    if argument == "full_recipe":
+        known.remove("metric")
+    for name in changes:
         if name not in known:
-            raise unknown_name("recipe setting", name, known)
-    found = dataclasses.replace(small, **recipe)
+            raise unknown_name(f"{argument} setting", name, known)
+    found = dataclasses.replace(recipe, **changes)
     if images and found.optimizer != "sgd":
-        raise InputError(f"recipe setting optimizer '{found.optimizer}': images are trained by 'sgd'")
-    if found.metric == "accuracy" and getattr(task, "num_classes", None) is None:
-        raise InputError("recipe setting metric 'accuracy': this task has no classes; choose 'loss'")
+        raise InputError(f"{argument} setting optimizer '{found.optimizer}': images are trained by 'sgd'")
+    if "metric" in changes and found.metric == "accuracy" and getattr(task, "num_classes", None) is None:
+        raise InputError(f"{argument} setting metric 'accuracy': this task has no classes; choose 'loss'")
     return found
 
 

@@ -494,9 +494,9 @@ class _Run:
 
     def _augmented(self, data: Any, recipe: Recipe, *key: object) -> Any:
         """Training images as a step meets them: the training loss is a mean over augmentations."""
-        if not isinstance(self.task, ImageTask) or recipe.augment == "none":
+        if not isinstance(self.task, ImageTask):
             return data
-        return augmented(self.task, data, stream(self.seed, "augmentation", *key))
+        return augmented(self.task, data, recipe, stream(self.seed, "augmentation", *key))
 
     def _sampled(self, *key: object) -> tuple[Any, Any]:
         config = self.config

@@ -240,7 +240,8 @@ def recipes_around(recipe: Recipe, task: Task) -> list[Recipe]:
     found = [recipe, change(recipe, steps=2 * recipe.steps), change(recipe, steps=max(1, recipe.steps // 2))]
     found.append(change(recipe, lr=2 * recipe.lr))
     if isinstance(task, ImageTask):
-        found.append(change(recipe, steps=2 * recipe.steps, augment="flip-crop"))
+        augment = task.augmentation if recipe.augment == "none" else recipe.augment
+        found.append(change(recipe, steps=2 * recipe.steps, augment=augment))
     if isinstance(task, ImageTask) and task.model == "space":
         found.append(change(recipe, statistics="train"))
     return found

@@ -13,7 +13,7 @@ from hcdc.core.errors import InputError, unknown_name
 
 METRICS = ("accuracy", "loss")
 OPTIMIZERS = ("adam", "sgd")
-AUGMENTATIONS = ("none", "flip-crop")
+AUGMENTATIONS = ("none", "crop", "flip-crop")
 STATISTICS = ("batch", "train")
 
 
@@ -35,8 +35,8 @@ class Recipe:
         batch: Examples of a mini-batch, drawn epoch by epoch without repeats; 0 is all.
         lr_end: The last learning rate of SGD's cosine.
         clip: Largest norm of the gradient; 0 is no limit (SGD).
-        augment: ``"none"``, or ``"flip-crop"``: each image is mirrored or not and shifted by up to an eighth
-            of its side.
+        augment: ``"none"``; ``"crop"``: each image is shifted by up to an eighth of its side; or
+            ``"flip-crop"``: it is mirrored or not as well.
         statistics: What BatchNorm takes its statistics from when images are scored: ``"batch"``, the images
             that are scored, or ``"train"``, the training images.
     """

@@ -168,6 +168,7 @@ def image_data(
     num_classes: int | None = None,
     class_names: tuple[str, ...] = (),
     shuffled_share: float | None = None,
+    val_share: float = VALIDATION_SHARE,
     original: Mapping[str, tuple[int, int]] | None = None,
     left_out: str = "",
     split: Any = None,
@@ -177,7 +178,7 @@ def image_data(
 
     The parts must have one size and type; grey parts beside coloured ones get three equal channels. Where
     there is no test part, 20 % of the images of each class are drawn for it; where there is no validation
-    part, 10 % of the remaining training images of each class; at least one of each class.
+    part, ``val_share`` of the remaining training images of each class; at least one of each class.
 
     Args:
         name, source: As in `ImageData`.
@@ -187,6 +188,7 @@ def image_data(
         class_names: One name a class; the numbers by default.
         shuffled_share: Take validation as this share at the end of a seeded shuffle of all training images,
             not class by class.
+        val_share: Share of the validation images that are drawn class by class.
         original: Height and width of a part before a reader made its images smaller.
         left_out: What a reader passed over, in words.
         split: None, or ``"seeded"`` to draw validation anew from training and validation images, or three
@@ -207,7 +209,7 @@ def image_data(
     count = _classes(labels, num_classes or len(class_names) or None, name)
     names = class_names or tuple(map(str, range(count)))
     pixels = {part: _with_channels(smaller(x), channels) for part, x in pixels.items()}
-    divided, words = _divide(pixels, labels, shuffled_share, split, seed, name)
+    divided, words = _divide(pixels, labels, shuffled_share, val_share, split, seed, name)
     train, val, test = divided
     absent = {
         part: np.setdiff1d(np.arange(count), images.y.numpy()) for part, images in zip(PART_NAMES, divided)
@@ -335,6 +337,7 @@ def _divide(
     pixels: dict[str, Tensor],
     labels: dict[str, Array],
     shuffled_share: float | None,
+    val_share: float,
     split: Any,
     seed: int,
     name: str,
@@ -353,7 +356,7 @@ def _divide(
     parts = {part: (pixels[part], labels[part]) for part in own}
     rng = numpy_stream(seed, "split")
     words = []
-    for part, share in (("test", TEST_SHARE), ("val", VALIDATION_SHARE)):
+    for part, share in (("test", TEST_SHARE), ("val", val_share)):
         if part in parts:
             continue
         x, y = parts["train"]

@@ -183,6 +183,12 @@ class ImageTask(Task):
     def num_classes(self) -> int:
         return self.data.num_classes
 
+    @property
+    def augmentation(self) -> str:
+        """What training on the full data is augmented by where nothing else is said: grey images, which are
+        often of signs that a mirror makes wrong, are shifted alone; coloured ones are mirrored too."""
+        return "crop" if self.data.shape[0] == 1 else "flip-crop"
+
     def inputs(self, x: Tensor) -> Tensor:
         """Images ``[m, c, h, w]`` as networks see them: floating point, normalised."""
         return x if x.is_floating_point() else self.data.normalised(x)

@@ -257,10 +257,13 @@ def augment_each(x: Tensor, a: Augmentation) -> Tensor:
     return augment(x[:, None], a)[:, 0]
 
 
-def draw_flip_crop(generator: torch.Generator, count: int, pad: int = 4) -> tuple[Tensor, Tensor]:
-    """Whether to mirror ``[count]`` (bool) and shifts ``[count, 2]`` (rows, columns) in -pad .. pad."""
+def draw_flip_crop(
+    generator: torch.Generator, count: int, pad: int = 4, mirror: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Whether to mirror ``[count]`` (bool; never without ``mirror``) and shifts ``[count, 2]`` (rows,
+    columns) in -pad .. pad."""
     device = generator.device
-    flip = torch.rand(count, generator=generator, device=device) < 0.5
+    flip = torch.rand(count, generator=generator, device=device) < (0.5 if mirror else 0.0)
     return flip, torch.randint(-pad, pad + 1, (count, 2), generator=generator, device=device)
 
 

@@ -54,8 +54,8 @@ def train_many(task: Task, params: Params, lam: Tensor, data: Any, recipe: Recip
     rates, chance = learning_rates(recipe).tolist(), stream(0, "many-augmentations")
     for step in range(1, recipe.steps + 1):
         some = data if order is None else task.subset(data, order[step - 1].to(lam.device))
-        if recipe.augment == "flip-crop" and isinstance(task, ImageTask):
-            some = augmented(task, some, chance)
+        if isinstance(task, ImageTask):
+            some = augmented(task, some, recipe, chance)
         found = gradient(theta, lam, some)
         if recipe.optimizer == "sgd":
             sgd_step(theta, found, first, rates[step - 1], recipe.clip)
@@ -64,10 +64,14 @@ def train_many(task: Task, params: Params, lam: Tensor, data: Any, recipe: Recip
     return theta
 
 
-def augmented(task: ImageTask, images: Images, generator: torch.Generator) -> Images:
-    """Images as networks see them, each mirrored or not and shifted by its own draw (``"flip-crop"``)."""
+def augmented(task: ImageTask, images: Images, recipe: Recipe, generator: torch.Generator) -> Images:
+    """Images as networks see them, each shifted, and mirrored or not, by its own draw where the recipe says
+    so."""
+    if recipe.augment == "none":
+        return images
     x = task.inputs(images.x)
-    flip, shift = draw_flip_crop(generator, len(x), pad=max(1, x.shape[-1] // 8))
+    pad, mirror = max(1, x.shape[-1] // 8), recipe.augment == "flip-crop"
+    flip, shift = draw_flip_crop(generator, len(x), pad, mirror)
     return dataclasses.replace(images, x=flip_crop(x, flip.to(x.device), shift.to(x.device)))
 
 

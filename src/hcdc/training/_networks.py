@@ -309,9 +309,9 @@ class _Trainer:
         for repeat in repeats:
             generator = stream(run.seed, f"{run.role}-batches", repeat)
             orders.append(batches(count, recipe.batch, recipe.steps, generator))
-            if recipe.augment == "flip-crop":
-                pad = max(1, self.x.shape[-1] // 8)
-                flip, shift = draw_flip_crop(generator, orders[-1].numel(), pad=pad)
+            if recipe.augment != "none":
+                pad, mirror = max(1, self.x.shape[-1] // 8), recipe.augment == "flip-crop"
+                flip, shift = draw_flip_crop(generator, orders[-1].numel(), pad, mirror)
             else:
                 flip, shift = torch.zeros(0, dtype=torch.bool), torch.zeros(0, 2, dtype=torch.long)
             flips.append(flip.view(recipe.steps, -1) if len(flip) else flip.view(recipe.steps, 0))
@@ -348,7 +348,7 @@ class _Trainer:
         """One SGD step in place, without a look at any value."""
         index = self.now.order.index_select(0, self.counter).squeeze(0)
         x = self.run.inputs(self.x.index_select(0, index))
-        if self.run.recipe.augment == "flip-crop":
+        if self.run.recipe.augment != "none":
             now = self.now
             flip, shift = (t.index_select(0, self.counter).squeeze(0) for t in (now.flip, now.shift))
             x = flip_crop(x, flip, shift)
