@@ -580,15 +580,15 @@ def test_a_row_has_agreement_regrets_and_cost(judged):
     assert twelve[head[-1]] == "0"
     assert twelve["of 25 full trainings, probes among them"] == "8.00"  # all cells, the best by validation
     for name, hours in (
-        ("12 epochs and real validation loss, equal weights", "0.2"),
-        ("ridge on operations and 12 epochs, equal weights", "2.2"),
-        ("**HCDC (b)** and 12 epochs, equal weights", "2.2"),
+        ("12 epochs + real validation loss (sum of two scores)", "0.2"),
+        ("ridge + 12 epochs (sum of two scores)", "2.2"),
+        ("**HCDC (b)** + 12 epochs (sum of two scores)", "2.2"),
     ):
         assert dict(zip(head, cells_of(table, name)))["GPU hours on the full data, promotions apart"] == hours
     trained = dict(zip(head, cells_of(table, nas201_tables.ALL)))
     assert trained[regret] == "8.00 [8.00, 8.00]"
     assert trained["GPU hours on the full data, promotions apart"] == "2.8"
-    joined = dict(zip(head, cells_of(table, "ridge on operation counts and parameters, 20 probes, and real")))
+    joined = dict(zip(head, cells_of(table, "ridge on operation counts, parameters and real")))
     assert joined[head[-1]] == "53"  # four probes more than the copy's 51
 
 
@@ -600,11 +600,11 @@ def test_rankings_with_12_epochs_are_sums_of_standard_values(judged):
     real, ours = (-standard(np.asarray(judged[k]["loss"])) for k in (2, 3))
     ridge = standard(rows[nas201_tables.RIDGE][0].scores)
     for name, other in (
-        ("12 epochs and real validation loss", real),
-        ("ridge on operations and 12 epochs", ridge),
-        ("**HCDC (b)** and 12 epochs", ours),
+        ("12 epochs + real validation loss", real),
+        ("ridge + 12 epochs", ridge),
+        ("**HCDC (b)** + 12 epochs", ours),
     ):
-        (one,) = rows[f"{name}, equal weights"]
+        (one,) = rows[f"{name} {nas201_tables.SUM}"]
         np.testing.assert_allclose(one.scores, early + other)
         assert (one.known is None) == name.startswith("12 epochs")
 
@@ -855,20 +855,62 @@ def test_a_figure_of_copies_has_them_on_their_cells_and_random_images_once(judge
     assert sorted(drawn["truth"]) == judged[0]["val"][:5]
 
 
-def test_the_draw_of_a_figure_is_the_median_one_of_hcdc(judged, monkeypatch):
+def test_run_and_draw_of_a_figure_are_those_nearest_to_the_means(judged, monkeypatch):
+    """By hand: the run of each row first, then the draw in which all these are nearest to the rows' means."""
     monkeypatch.setattr(nas201_tables, "CELLS", 5)
-    monkeypatch.setattr(nas201_tables, "rank_colours", lambda drawn, path, of: drawn)
-    loss = [0.3, 0.9, 0.1, 0.8, 0.5, 0.2, 0.7, 0.4, 0.6, 0.0]
-    judged[3]["loss"] = loss
-    drawn = nas201_tables.figure(judged, "none.png")
-    truth = np.asarray(judged[0]["val"])
-    reached = sorted(spearman(truth[some], -np.asarray(loss)[some]) for some in nas201_tables.draws(10))
-    assert reached[0] < reached[499] <= drawn["spearman"] <= reached[500] < reached[-1]
-    some = next(d for d in nas201_tables.draws(10) if truth[d].tolist() == drawn["truth"])
-    assert drawn["proxy"] == (-np.asarray(loss)[some]).tolist()
+    monkeypatch.setattr(nas201_tables, "rank_colours", lambda drawn, path, of: {**drawn, "of": of})
+    rng = np.random.default_rng(0)
+    judged[0]["val12"] = rng.random(10).tolist()
+    judged[3]["loss"] = judged[0]["val"]  # the first run ranks the other way round
+    again = [{**judged[3], "draw": k, "loss": rng.random(10).tolist()} for k in (1, 2, 3)]
+    found = [*judged[:5], *again]
+    drawn = nas201_tables.figure(found, "none.png")
+    truth, every = np.asarray(judged[0]["val"]), nas201_tables.draws(10)
+    _, rows = nas201_tables.rankings(found)
+    rows.pop(nas201_tables.ALL)
+    chosen, means, reached = {}, {}, {}
+    for name, ranked in rows.items():
+        values = np.array([[spearman(truth[d], one.scores[d]) for d in every] for one in ranked])
+        means[name] = values.mean()
+        run = min(range(len(ranked)), key=lambda k: abs(values[k].mean() - means[name]))
+        chosen[name], reached[name] = ranked[run], values[run]
+    away = sum((reached[name] - means[name]) ** 2 for name in rows)
+    some = every[int(away.argmin())]
+    assert away.min() < np.median(away)
+    assert drawn["truth"] == truth[some].tolist()
+    ours = "**HCDC (b)**: 200 images learned from 20 probes"
+    assert chosen[ours] is not rows[ours][0]
+    assert drawn["proxy"] == chosen[ours].scores[some].tolist()
     assert drawn["method"].startswith("HCDC (b):")
     real = next(one for one in drawn["rivals"] if one["name"].startswith("same S_train, real"))
     assert real["proxy"] == (-np.asarray(judged[2]["loss"])[some]).tolist()  # all rows on the same cells
+    assert drawn["of"] == "NAS-Bench-201, CIFAR-10, 50 images a class"
+
+
+def test_labels_of_a_figure_tell_a_sum_from_a_regression(judged, monkeypatch):
+    monkeypatch.setattr(nas201_tables, "rank_colours", lambda drawn, path, of: drawn)
+    names = {one["name"] for one in nas201_tables.figure(judged, "none.png")["rivals"]}
+    assert "ridge + real validation loss (sum of two scores)" in names
+    assert "ridge with real validation loss (one regression)" in names
+    assert len(names) == len(nas201_tables.rankings(judged[:5])[1]) - 2  # without HCDC (b) and all trained
+
+
+def test_the_random_row_of_a_figure_of_copies_has_all_condensations(judged, monkeypatch):
+    """Three of HCDC's random copies; the one of seed 1 was judged beside the other copies as well."""
+    shown = []
+    typical = nas201_tables._typical
+    monkeypatch.setattr(nas201_tables, "rank_colours", lambda drawn, path, of: drawn)
+    monkeypatch.setattr(nas201_tables, "_typical", lambda t, rows: shown.append(rows) or typical(t, rows))
+    more = [{**judged[1], "seed": seed} for seed in (2, 3)]
+    same = {
+        **judged[-1], "label": "random", "recipe_name": "calibrated",
+        **{f"{part}.{what}": judged[1][what][:5] for part in ("val", "real") for what in ("loss", "score")},
+    }  # fmt: skip
+    name = "random copy, calibrated recipe, by loss"
+    for first in (judged, [*judged, same]):
+        nas201_tables.figure([*first, *more], "none.png", of_copies=True)
+        assert sorted(one.seed for one in shown[-1][name]) == [1, 2, 3]
+        assert not any(row.startswith("random copy, 200") for row in shown[-1])
 
 
 def test_records_of_other_protocols_are_passed_over(judged, tmp_path, monkeypatch):
