@@ -87,7 +87,9 @@ def test_top_k_overlap():
     assert top_k_overlap(truth, [5, 1, 9, 2, 8], 3) == pytest.approx(2 / 3)
     assert top_k_overlap(truth, truth, 2) == 1
     assert top_k_overlap(truth, [-v for v in truth], 2) == 0
-    assert top_k_overlap(truth, [0] * 5, 99) == 1  # all of them
+    assert top_k_overlap(truth, truth, 4) == 1
+    assert math.isnan(top_k_overlap(truth, truth, 5))  # all of them, whatever the proxy
+    assert math.isnan(top_k_overlap(truth, [0] * 5, 99))
     assert math.isnan(top_k_overlap([], [], 3))
 
 
@@ -148,6 +150,25 @@ def test_the_bootstrap_leaves_out_undefined_draws():
     interval = bootstrap(spearman, [1, 1, 2, 3], [1, 1, 2, 3], draws=300)
     assert interval.low > 0.9
     assert interval.high == pytest.approx(1)
+
+
+def test_the_bootstrap_interval_holds_the_estimate():
+    """Six candidates of which one is told apart by truth: draws without it are undefined, others higher."""
+    truth, proxy = [0, 0, 0, 0, 0, 1], [1, 2, 3, 4, 5, 6]
+    value = spearman(truth, proxy)
+    interval = bootstrap(spearman, truth, proxy)
+    assert interval.low <= value <= interval.high
+    assert ranks.percentiles(0.65, np.linspace(0.66, 0.95, 100), 0.9)[0] == 0.65
+    assert ranks.percentiles(0.99, np.linspace(0.66, 0.95, 100), 0.9)[1] == 0.99
+
+
+def test_there_is_no_interval_where_many_draws_are_undefined():
+    undefined = np.full(100, np.nan)
+    for kept, found in ((60, True), (59, False), (0, False)):
+        undefined[:kept] = 0.5
+        undefined[kept:] = np.nan
+        assert math.isfinite(ranks.percentiles(0.5, undefined, 0.9)[0]) == found
+    assert all(math.isnan(v) for v in bootstrap(spearman, [1, 2], [1, 2]).as_list())
 
 
 @pytest.mark.parametrize(("a", "b"), [([1, 1, 1], [1, 2, 3]), ([1], [1]), ([], [])])

@@ -52,10 +52,12 @@ def kendall(truth: ArrayLike, proxy: ArrayLike) -> float:
 
 
 def top_k_overlap(truth: ArrayLike, proxy: ArrayLike, k: int) -> float:
-    """Share of the ``k`` best by truth (higher is better) that are among the ``k`` best by proxy."""
+    """Share of the ``k`` best by truth (higher is better) that are among the ``k`` best by proxy.
+
+    NaN where there are not more than ``k``: all of them are all of them, whatever the proxy says.
+    """
     a, b = _pair(truth, proxy)
-    k = min(k, len(a))
-    if k < 1:
+    if not 1 <= k < len(a):
         return math.nan
     best_a, best_b = (np.argsort(-v, kind="stable")[:k] for v in (a, b))
     return len(set(best_a) & set(best_b)) / k
@@ -100,7 +102,10 @@ def bootstrap(
 ) -> Interval:
     """Percentile interval of a rank statistic, resampling candidates in pairs.
 
-    Draws in which the statistic is not defined are left out; if none is left the interval is (NaN, NaN).
+    It always holds the statistic itself, and is widened where few candidates, or many ties, would leave that
+    outside. Draws in which the statistic is not defined are left out: the interval is that of resamples in
+    which candidates differ. Where these are fewer than three in five, as with two candidates, or where the
+    statistic is not defined, there is no interval: (NaN, NaN).
     """
     a, b = _pair(truth, proxy)
     rng = numpy_stream(seed, "bootstrap")
@@ -108,11 +113,16 @@ def bootstrap(
     for _ in range(draws if len(a) > 1 else 0):
         index = rng.integers(0, len(a), len(a))
         values.append(statistic(a[index], b[index]))
-    kept = np.asarray([v for v in values if np.isfinite(v)])
-    if not len(kept):
-        return Interval(math.nan, math.nan, level)
-    tail = (1 - level) / 2
-    return Interval(float(np.quantile(kept, tail)), float(np.quantile(kept, 1 - tail)), level)
+    return Interval(*percentiles(statistic(a, b), np.asarray(values), level), level)
+
+
+def percentiles(value: float, draws: Array, level: float) -> tuple[float, float]:
+    """The middle ``level`` of draws of a statistic, widened to hold its ``value``; see `bootstrap`."""
+    kept = draws[np.isfinite(draws)]
+    if not math.isfinite(value) or len(kept) < max(1.0, 0.6 * len(draws)):
+        return math.nan, math.nan
+    low, high = np.quantile(kept, [(1 - level) / 2, (1 + level) / 2])
+    return min(float(low), value), max(float(high), value)
 
 
 def mean_interval(values: ArrayLike, level: float = 0.90) -> tuple[float, Interval]:
