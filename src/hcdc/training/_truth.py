@@ -6,7 +6,9 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import torch
 
 from hcdc.core import records
 from hcdc.core.checkpoint import content_key
-from hcdc.core.errors import NumericalError
+from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
@@ -23,8 +25,8 @@ from hcdc.datasets._images import Images
 from hcdc.spaces._base import Config, Params, Space, config_hash, stack
 from hcdc.tasks._base import Task
 from hcdc.tasks._image import ImageTask
-from hcdc.training._many import init_many, lanes_that_fit, score_many, train_many
-from hcdc.training._networks import forward, side_by_side, train_networks
+from hcdc.training._many import Scores, init_many, lanes_that_fit, score_many, train_many
+from hcdc.training._networks import STREAMS, forward, side_by_side, train_networks
 from hcdc.training._predictors import identity, image_networks, networks_at_once, statistics_of
 
 SCORED = 1000
@@ -36,7 +38,7 @@ class Result:
     """What one candidate reached, averaged over the recipe's seeds.
 
     Attributes:
-        values: Figures by name, ``"PART.loss"`` and ``"PART.score"``.
+        values: Figures by name, ``"PART.loss"`` and ``"PART.score"``; a loss that is not finite is NaN.
         seconds: Seconds spent on this candidate in all (its share of the batch it was trained in).
         part_seconds: Of these, the seconds of scoring each part.
     """
@@ -61,6 +63,7 @@ def run_candidates(
     role: str,
     device: torch.device | str,
     on_batch: Callable[[list[tuple[Config, Result]]], None] | None = None,
+    keep_diverged: bool = False,
 ) -> list[Result]:
     """Train every candidate on ``train`` and score it on ``parts``.
 
@@ -72,9 +75,13 @@ def run_candidates(
         task: An unbound or bound task; it is bound to the space here.
         parts: Labelled sets by name.
         on_batch: Called with each finished batch.
+        keep_diverged: A candidate whose loss is not finite has NaN for it; otherwise it stops with a
+            diagnosis.
     """
     if isinstance(task, ImageTask):
-        return run_on_sets(task, space, configs, [train], parts, recipe, seed, role, device, on_batch)[0]
+        return run_on_sets(
+            task, space, configs, [train], parts, recipe, seed, role, device, on_batch, keep_diverged
+        )[0]
     results: list[Result] = []
     lanes = max(1, lanes_that_fit(task, train, device) // recipe.seeds) if space.batched else 1
     for start in range(0, len(configs), lanes):
@@ -90,7 +97,8 @@ def run_candidates(
         scoring: dict[str, float] = {}
         for name, part in parts.items():
             before = time.perf_counter()
-            scores = score_many(bound, params, lam, part)
+            scored = _score_each if keep_diverged else score_many
+            scores = scored(bound, params, lam, part)
             table[f"{name}.loss"] = scores.loss.double().view(-1, recipe.seeds).mean(1).cpu()
             table[f"{name}.score"] = scores.score.double().view(-1, recipe.seeds).mean(1).cpu()
             scoring[name] = (time.perf_counter() - before) / len(batch)
@@ -100,6 +108,61 @@ def run_candidates(
         if on_batch is not None:
             on_batch(list(zip(batch, done)))
     return results
+
+
+def _score_each(bound: Task, params: Params, lam: torch.Tensor, part: Any) -> Scores:
+    """`score_many`, in which a lane whose loss is not finite has NaN and stops nobody."""
+    with suppress(NumericalError):
+        return score_many(bound, params, lam, part)
+    loss, score = (torch.full((len(lam),), math.nan, device=lam.device) for _ in range(2))
+    for r in range(len(lam)):
+        lane = {name: p[r : r + 1] for name, p in params.items()}
+        with suppress(NumericalError):
+            one = score_many(bound, lane, lam[r : r + 1], part)
+            loss[r], score[r] = one.loss[0], one.score[0]
+    return Scores(loss, score)
+
+
+class _PartTimes:
+    """Seconds of scoring by key, in networks that train and are scored side by side.
+
+    On CUDA they are taken by events on the network's own stream: to wait for it would hold up the others.
+
+    Args:
+        device: Where networks are scored.
+        networks: How many there are; of these several run at the same time.
+    """
+
+    def __init__(self, device: torch.device | str, networks: int):
+        self.cuda = torch.device(device).type == "cuda"
+        if self.cuda:
+            fit = torch.cuda.get_device_properties(torch.device(device)).total_memory >> 32  # as they train
+            self.at_once = min(STREAMS, max(1, fit), networks)
+        else:
+            self.at_once = min(torch.get_num_threads(), networks)
+        self.marks: list[tuple[tuple[int, str], Any, Any]] = []
+
+    @contextmanager
+    def of(self, key: tuple[int, str]) -> Iterator[None]:
+        """Count the seconds of a block to a key."""
+        begun = self._now()
+        yield
+        self.marks.append((key, begun, self._now()))
+
+    def _now(self) -> Any:
+        if not self.cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def seconds(self) -> dict[tuple[int, str], float]:
+        """The seconds of each key that the whole took longer for it, once all is done."""
+        found: dict[tuple[int, str], float] = defaultdict(float)
+        for key, begun, done in self.marks:
+            spent = begun.elapsed_time(done) / 1000 if self.cuda else done - begun
+            found[key] += spent / self.at_once
+        return found
 
 
 def run_on_sets(
@@ -113,13 +176,15 @@ def run_on_sets(
     role: str,
     device: torch.device | str,
     on_batch: Callable[[list[tuple[Config, Result]]], None] | None = None,
+    keep_diverged: bool = False,
 ) -> list[list[Result]]:
     """`run_candidates` of images on several training sets of one size, which share what is set up for a
-    network: results by training set and candidate. A part's share of seconds is not measured apart.
+    network: results by training set and candidate.
 
     Args:
         parts: What networks are scored on, or one of these for each training set.
         on_batch: Called with each finished batch of the first training set.
+        keep_diverged: As for `run_candidates`.
     """
     own = [parts] * len(trains) if isinstance(parts, dict) else list(parts)
     assert len(own) == len(trains), "each training set has its parts"
@@ -129,13 +194,22 @@ def run_on_sets(
     for start in range(0, len(configs), at_once):
         batch = list(configs[start : start + at_once])
         networks = image_networks(task, space, batch)
+        times = _PartTimes(device, len(batch))
 
         @torch.no_grad()
         def score(
-            network: int, k: int, repeats: range, params: Params, networks: Any = networks
+            network: int,
+            k: int,
+            repeats: range,
+            params: Params,
+            networks: Any = networks,
+            times: _PartTimes = times,
         ) -> torch.Tensor:
             many = side_by_side(networks[network], len(repeats))
-            found = [_score(many, params, task, part, references[k]) for part in own[k].values()]
+            found = []
+            for name, part in own[k].items():
+                with times.of((k, name)):
+                    found.append(_score(many, params, task, part, references[k]))
             return torch.stack(found, 1)
 
         begun = time.perf_counter()
@@ -143,28 +217,30 @@ def run_on_sets(
             networks, trains, recipe, score, seed=seed, role=role, device=device, inputs=task.inputs
         )
         share = (time.perf_counter() - begun) / len(batch) / len(trains)
+        scoring = times.seconds()
         for k, done in enumerate(results):
+            each = {name: scoring[k, name] / len(batch) for name in own[k]}
             for config, sets in zip(batch, found):
-                done.append(_result(config, torch.cat(sets[k]), own[k], recipe, share))
+                values = _values(config, torch.cat(sets[k]), own[k], recipe, keep_diverged)
+                done.append(Result(values, share, each))
         if on_batch is not None:
             on_batch(list(zip(batch, results[0][start:])))
     return results
 
 
-def _result(
-    config: Config, scores: torch.Tensor, parts: dict[str, Images], recipe: Recipe, seconds: float
-) -> Result:
-    """The result of a candidate from the scores ``[R, parts, 2]`` of its repeats."""
+def _values(
+    config: Config, scores: torch.Tensor, parts: dict[str, Images], recipe: Recipe, keep_diverged: bool
+) -> dict[str, float]:
+    """The figures of a candidate from the scores ``[R, parts, 2]`` of its repeats."""
     mean = scores.double().mean(0).cpu()
-    if not bool(torch.isfinite(mean).all()):
+    bad = ~torch.isfinite(mean)
+    if bool(bad.any()) and not keep_diverged:
         raise NumericalError(
             f"candidate {config} has a non-finite loss after training; a smaller learning "
             f"rate (now {recipe.lr}) or a limit on the gradient's norm ('clip') may help"
         )
-    named = zip(parts, mean.tolist())
-    return Result(
-        {f"{part}.{what}": v for part, row in named for what, v in zip(("loss", "score"), row)}, seconds
-    )
+    named = zip(parts, mean.masked_fill(bad, math.nan).tolist())
+    return {f"{part}.{what}": v for part, row in named for what, v in zip(("loss", "score"), row)}
 
 
 def _score(
@@ -191,6 +267,18 @@ def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
     return Path(cache or os.environ.get("HCDC_CACHE") or Path.home() / ".cache" / "hcdc" / "truth")
 
 
+def _usable(folder: Path) -> Path:
+    """The folder of the cache, made where it is not there; refused where it cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"the folder '{folder}' for full-data results cannot be made: {error.strerror or error}; name "
+            "another as the cache, or by $HCDC_CACHE"
+        ) from error
+    return folder
+
+
 def truth(
     task: Task,
     space: Space,
@@ -215,7 +303,8 @@ def truth(
     """
     key = content_key({"data": fingerprint, "recipe": recipe.as_dict(), **description})
     here = records.device_name(device)
-    file = cache_folder(cache) / f"{key}.jsonl"
+    folder = _usable(cache_folder(cache))
+    file = folder / f"{key}.jsonl"
     known: dict[str, Result] = {}
     if file.exists():
         for line in records.read(file):
@@ -224,13 +313,17 @@ def truth(
     keys = {config_hash(config): identity(task, space, config) for config in configs}
     missing = [config for config in configs if keys[config_hash(config)] not in known]
     if missing:
+        if not os.access(folder, os.W_OK):
+            raise InputError(
+                f"the folder '{folder}' for full-data results cannot be written; name another as the cache, "
+                "or by $HCDC_CACHE"
+            )
         phase = (progress or Progress()).phase("full data", len(missing))
         phase.first_step = 0
         count = 0
 
         def keep(batch: list[tuple[Config, Result]]) -> None:
             nonlocal count
-            file.parent.mkdir(parents=True, exist_ok=True)
             for config, result in batch:
                 known[keys[config_hash(config)]] = result
                 records.append(
