@@ -1,5 +1,6 @@
 """Judging a copy: the document, what is dropped, what is cached, what pays, and what must not matter."""
 
+import dataclasses
 import functools
 import json
 import math
@@ -15,7 +16,7 @@ import hcdc.evaluation._evaluate as judging
 import hcdc.training._truth as truths
 from hcdc.condensers import condense
 from hcdc.core import records
-from hcdc.core.errors import InputError
+from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream
@@ -30,7 +31,7 @@ FIELDS = {
     "space", "metric", "candidates", "dropped", "spearman", "kendall", "interval", "level", "top_k_overlap",
     "upper_half_spearman", "regret", "selected_test_accuracy", "best_test_accuracy", "condense_seconds",
     "proxy_seconds", "full_seconds", "proxy_seconds_per_candidate", "full_seconds_per_candidate",
-    "break_even_trials", "configs", "truth", "test", "proxy", "rivals", "environment", "note",
+    "break_even_trials", "configs", "truth", "test", "proxy", "rivals", "environment", "note", "diverged",
 }  # fmt: skip
 RIVAL_FIELDS = {
     "name", "description", "spearman", "kendall", "interval", "top_k_overlap", "upper_half_spearman",
@@ -82,9 +83,9 @@ def test_figures_are_those_of_the_scores():
 def test_every_rival_is_there():
     found = judged()
     rivals = {rival["name"]: rival for rival in found["rivals"]}
-    expected = {"random-val", "real-val", "early-stopping", "equal-cost", "parameter-count"}
-    expected |= {"ridge-probes", "ridge-and-real-val"}
-    assert set(rivals) >= expected
+    expected = ["random-val-loss", "random-reach-val-loss", "real-val", "real-val-loss", "early-stopping"]
+    expected += ["equal-cost", "parameter-count", "ridge-probes", "ridge-and-real-val"]
+    assert list(rivals) == expected
     for rival in rivals.values():
         assert set(rival) >= RIVAL_FIELDS
         assert len(rival["proxy"]) == 6
@@ -94,6 +95,47 @@ def test_every_rival_is_there():
     assert rivals["parameter-count"]["spearman"] is None  # every filter has as many
     assert "no ranking" in rivals["parameter-count"]["note"]
     assert judge(rivals=False)["rivals"] == []
+
+
+def test_a_random_set_is_no_rival_of_a_random_set(monkeypatch):
+    """By the same metric; the copy is ranked by accuracy where nothing else is said."""
+    monkeypatch.setattr(judging.ranks, "bootstrap", functools.partial(judging.ranks.bootstrap, draws=2))
+    for change, there in (
+        ({}, ["random-val-loss"]),
+        ({"metric": "loss"}, ["random-val"]),
+        ({"val_method": "same"}, ["random-val-loss"]),
+        ({"val_method": "same", "train_method": "gcond"}, ["random-val", "random-val-loss"]),
+        ({"val_method": "aligned"}, ["random-val", "random-val-loss"]),
+    ):
+        names = [rival["name"] for rival in judge(copy_of(**change))["rivals"]]
+        assert [name for name in names if name.startswith("random-val")] == there
+
+
+def test_the_real_set_ranks_by_loss_too(monkeypatch):
+    seen, on_copy = [], judging._Judge.on_copy
+    monkeypatch.setattr(judging._Judge, "on_copy", lambda *a: seen.append(on_copy(*a)) or seen[-1])
+    rivals = {rival["name"]: rival for rival in judge()["rivals"]}
+    (results,) = seen
+    assert rivals["real-val-loss"]["proxy"] == [-r.values["real.loss"] for r in results]
+    assert rivals["real-val-loss"]["description"] == "same S_train, the whole real validation set, by loss"
+    for key in ("seconds_per_candidate", "extra_seconds"):
+        assert rivals["real-val-loss"][key] == rivals["real-val"][key]
+
+
+def test_a_training_that_is_the_whole_one_is_said_to_be_and_done_once(lanes):
+    small = copy_of(record={"condense_seconds": 1e6}, full=Recipe(steps=4, lr=0.05))
+    small.meta["calibrated_recipe"]["steps"] = 400  # more visits than the full training has
+    rivals = {rival["name"]: rival for rival in judge(small)["rivals"]}
+    assert "equal-cost" not in rivals
+    whole = rivals["early-stopping"]
+    assert whole["whole"]
+    assert whole["description"] == ("full data, one seed, 4 of 4 steps: the whole training, which takes less")
+    assert len(lanes) == 3 * 2  # four at once: the truth, the copy, one rival
+    lanes.clear()
+    rivals = {r["name"]: r for r in judge(copy_of(record={"condense_seconds": 1e6}))["rivals"]}
+    assert not rivals["early-stopping"]["whole"]
+    assert rivals["equal-cost"]["whole"]
+    assert rivals["equal-cost"]["description"].endswith("6 of 6 steps: the whole training, which takes less")
 
 
 def test_rivals_share_s_train_and_differ_in_what_validates(monkeypatch):
@@ -138,6 +180,74 @@ def test_constant_scores_have_no_ranking():
     assert agreement([0.1, 0.3, 0.2], [0.5, 0.6, 0.7], [1.0, 3.0, 2.0])["note"] == ""
 
 
+def test_what_is_not_defined_says_whose_scores_are_to_blame():
+    test = [0.5, 0.6, 0.7]
+    for truth, proxy, said in (
+        ([0.2] * 3, [1.0, 2.0, 3.0], "all candidates score the same on the full data"),
+        ([0.2] * 3, [1.0] * 3, "all candidates score the same on the full data"),
+        ([0.1, 0.2, math.nan], [1.0, 2.0, 3.0], "some scores on the full data are not finite"),
+        ([0.1, 0.3, 0.2], [1.0] * 3, "all scores are equal"),
+        ([0.1, 0.3, 0.2], [1.0, math.inf, 2.0], "some scores are not finite"),
+    ):
+        assert agreement(truth, test, proxy)["note"].startswith(said)
+
+
+def test_a_truth_without_a_ranking_is_said_once(monkeypatch):
+    same = [judging.Result({"val.score": 0.5, "test.score": 0.5}, 1.0)] * 6
+    monkeypatch.setattr(judging, "truth", lambda *_, **__: same)
+    found = judge()
+    assert "the same on the full data" in found["note"]
+    assert {rival["note"] for rival in found["rivals"]} == {""}
+    assert not math.isfinite(found["rivals"][0]["spearman"])
+
+
+# --- candidates that diverge --------------------------------------------------------------------------------
+
+
+def with_losses(*losses):
+    return [judging.Result({"copy.loss": v, "copy.score": 0.1 * k}, 1.0) for k, v in enumerate(losses)]
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "loss"])
+def test_who_diverged_is_ranked_last(metric):
+    plain = judging.proxy_scores(with_losses(0.5, 2.0, 1.0), metric, "copy")
+    scores = judging.proxy_scores(with_losses(0.5, 2.0, 1.0, math.nan, math.nan), metric, "copy")
+    assert scores[:3] == plain
+    assert scores[3] == scores[4] < min(plain)
+    assert scores[3] == pytest.approx(min(plain), abs=1e-12)
+
+
+def test_where_all_diverge_there_is_a_diagnosis():
+    with pytest.raises(NumericalError, match="every candidate has a non-finite loss"):
+        judging.proxy_scores(with_losses(math.nan, math.nan), "loss", "copy")
+
+
+def test_one_diverging_candidate_does_not_end_the_evaluation(monkeypatch, tmp_path, caplog):
+    run_candidates = judging.run_candidates
+
+    def diverging(task, space, configs, train, parts, *rest):
+        *others, keep, kept = rest
+        assert kept
+
+        def spoil(batch):
+            bad = {f"{part}.{what}": math.nan for part in parts for what in ("loss", "score")}
+            keep([(c, dataclasses.replace(r, values=bad) if c == first else r) for c, r in batch])
+
+        return run_candidates(task, space, configs, train, parts, *others, spoil, kept)
+
+    first = SPACE.sample(6, numpy_stream(0, "judge"))[0]
+    monkeypatch.setattr(judging, "run_candidates", diverging)
+    with pytest.raises(KeyboardInterrupt):  # what is kept meanwhile has candidates without a loss
+        judge(cache=tmp_path, progress=Stopping(3))
+    with caplog.at_level("WARNING", "hcdc"):
+        found = judge(cache=tmp_path).as_dict()
+    assert found["diverged"] == 1
+    assert found["proxy"][0] < min(found["proxy"][1:])
+    assert found["spearman"] is not None
+    assert "candidates on the copy: 1 of 6 diverged and are ranked last" in caplog.text
+    json.dumps(found, allow_nan=False)
+
+
 def test_constant_scores_are_null_in_the_document(monkeypatch):
     def constant(results, metric, part):
         return [0.5] * len(results)
@@ -165,6 +275,28 @@ def test_where_hardly_any_is_left_nothing_is_judged():
     used = [config_hash(config) for config in SPACE.sample(6, numpy_stream(0, "judge"))[:5]]
     with pytest.raises(InputError, match="candidates 6: 5 of 6 were used to make this copy"):
         judge(copy_of(candidates=used))
+
+
+def test_fewer_judges_than_asked_for_are_said(caplog, monkeypatch):
+    def begun(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(judging, "_Judge", begun)
+    small, count = copy_of(space=GNNZoo()), len(halves(GNNZoo(), 0)[1])
+    told = f"{count + 5} candidates were asked for, and {count} judge the copy: space 'gnn-zoo' has "
+    for asked, warned in ((3, False), (count + 5, True)):
+        with caplog.at_level("WARNING", "hcdc"), pytest.raises(KeyboardInterrupt):
+            judge(small, candidates=asked)
+        assert (told in caplog.text) == bool(caplog.text) == warned
+
+
+def test_a_space_that_is_too_small_to_judge_says_so():
+    space = Finite([{"k": i} for i in range(3)])
+    said = (
+        "candidates 80: space 'finite' has 3, and the half that condensing never uses is 1, which is too few"
+    )
+    with pytest.raises(InputError, match=said):
+        judge(copy_of(space=space), candidates=80)
 
 
 def test_condensing_and_judging_never_draw_the_same(monkeypatch):

@@ -11,6 +11,7 @@ from torch import nn
 
 import hcdc.condensers._condense as condensing
 import hcdc.evaluation._evaluate as evaluating
+import hcdc.training._truth as truths
 from hcdc.condensers import condense
 from hcdc.condensers._probing import companion_configs
 from hcdc.core.errors import InputError
@@ -27,7 +28,7 @@ from hcdc.training import Result, predictors
 SPACE = NASBench201(channels=2)
 PROBING = {"probes": 6, "probe_steps": 3, "companions": 4}
 ALIGNING = {"trajectories": 1, "holdout": 2, "steps": 1, "check": 1, "batch": 1, "nodes": 3, "iterations": 1}
-SHARED = ["random-val", "random-val-loss", "real-val"]
+SHARED = ["random-val", "random-val-loss", "real-val", "real-val-loss"]
 RIDGES = ["ridge-probes", "ridge-and-real-val"]
 
 
@@ -284,8 +285,9 @@ def cache(tmp_path_factory):
 
 def probes_copy(task, **arguments):
     return condense(
-        task, SPACE, "hcdc", train_size=20, val_size=10, val_method="probes", options=PROBING, **arguments
-    )
+        task, SPACE, "hcdc", train_size=20, val_size=10, val_method="probes", options=PROBING,
+        full_recipe={"steps": 2}, **arguments,
+    )  # fmt: skip
 
 
 def test_without_a_table_probes_and_judges_are_trained(digits, cache, monkeypatch):
@@ -294,11 +296,14 @@ def test_without_a_table_probes_and_judges_are_trained(digits, cache, monkeypatc
     assert small.record["full_trainings"] == 6
     judged = evaluate(small, candidates=5)
     rivals = [rival["name"] for rival in judged["rivals"]]
-    assert rivals == [*SHARED, "early-stopping", "equal-cost", "parameter-count", *RIDGES]
+    assert rivals[: len(SHARED) + 1] == [*SHARED, "early-stopping"]
+    assert rivals[-3:] == ["parameter-count", *RIDGES]
+    assert set(rivals[len(SHARED) + 1 : -3]) <= {"equal-cost"}  # where it is not the whole training as well
     assert judged["truth_source"] is None
     assert judged["full_seconds"] > 0
     early = next(rival for rival in judged["rivals"] if rival["name"] == "early-stopping")
-    assert early["description"].startswith("full data, one seed, 2 of 2 steps")  # 2 x 2 x 10 visits of 2 x 10
+    whole = "full data, one seed, 2 of 2 steps: the whole training, which takes less"
+    assert early["description"] == whole  # 2 x 2 x 10 visits of 2 x 10
     # trained now: their seconds are in those of condensing, and are not counted again
     assert small.record["probe_seconds"] == 0.0
     spent = small.record["condense_seconds"]
@@ -362,6 +367,58 @@ def test_the_real_validation_set_has_rivals_at_any_size(digits):
     assert judged["proxy"] == real["proxy"]
 
 
+def without_a_class(digits):
+    """Digits whose validation images have no 9."""
+    kept = digits.data.val.y != 9
+    val = Images(digits.data.val.x[kept], digits.data.val.y[kept])
+    return ImageTask(dataclasses.replace(digits.data, name="few", source="memory", val=val, origin={}))
+
+
+def test_validation_images_without_a_class_have_no_random_rival(digits):
+    task = without_a_class(digits)
+    small = condense(task, SPACE, "random", train_size=10, val_method="real")
+    judged = evaluate(small, candidates=3, task=task, table=FakeTable())
+    names = [rival["name"] for rival in judged["rivals"]]
+    assert names == ["real-val", "real-val-loss", "12-epochs", "parameter-count"]
+
+
+def test_what_cannot_be_drawn_is_found_out_before_the_work(digits, monkeypatch):
+    small = condense(digits, SPACE, "random", train_size=10)
+
+    def nothing(*_):
+        raise InputError("no such set")
+
+    monkeypatch.setattr(ImageTask, "sample", nothing)
+    monkeypatch.setattr(evaluating, "truth", lambda *_, **__: pytest.fail("nothing may be trained"))
+    with pytest.raises(InputError, match="no such set"):
+        evaluate(small, candidates=3)
+
+
+def test_scoring_the_rivals_sets_is_no_part_of_a_trial(digits, monkeypatch):
+    """The seconds of a trial with rivals are those without; each rival has those of its own set."""
+    now = [0.0]
+
+    def timed(network, params, task, part, reference=None):
+        now[0] += len(part)
+        return torch.tensor([[float(params["stem.weight"].sum()), 0.5]])
+
+    monkeypatch.setattr(truths.torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    monkeypatch.setattr(truths, "_score", timed)
+    small = condense(digits, SPACE, "random", train_size=10)
+    alone, judged = (evaluate(small, candidates=3, table=FakeTable(), rivals=some) for some in (False, True))
+    assert judged["proxy_seconds"] == alone["proxy_seconds"] == 3 * 2 * len(small.val)
+    rivals = {rival["name"]: rival for rival in judged["rivals"]}
+    assert rivals["real-val"]["seconds_per_candidate"] == 2 * len(digits.val)
+
+
+def test_one_network_for_all_candidates_has_no_ranking(digits):
+    task = ImageTask(digits.data, "convnet")
+    small = condense(task, SPACE, "random", train_size=10)
+    with pytest.raises(InputError, match="model 'convnet' is one network for all candidates of a space, so"):
+        evaluate(small, candidates=3, task=task, table=FakeTable())
+
+
 # --- a user's own module ---------------------------------------
 
 
@@ -373,7 +430,8 @@ def module(config):
 
 def test_a_users_own_modules_are_condensed_for_and_judged(digits):
     task, space = ImageTask(digits.data, module), Finite("width", list(range(1, 13)))
-    small = condense(task, space, "hcdc", train_size=20, val_method="probes", options=PROBING)
+    given = {"train_size": 20, "val_method": "probes", "options": PROBING, "full_recipe": {"steps": 2}}
+    small = condense(task, space, "hcdc", **given)
     assert len(small.meta["candidates"]) == 6  # the probes are the whole half: no companion is left
     assert "companion_correlation" not in small.record["history"][-1]
     assert small.meta["task"]["model"] == f"{__name__}:module"

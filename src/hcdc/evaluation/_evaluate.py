@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import logging
 import math
 import os
 import time
@@ -18,7 +19,7 @@ from scipy import stats
 
 from hcdc.core import ranks
 from hcdc.core.checkpoint import Checkpoint, content_key
-from hcdc.core.errors import InputError
+from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.records import device_name, environment, jsonable
@@ -29,7 +30,10 @@ from hcdc.spaces import Config, Space, TableTruth, config_hash, from_spec, halve
 from hcdc.tasks import GraphTask, ImageTask, TableTask, Task
 from hcdc.training import Result, cache_folder, identity, run_candidates, truth
 
+log = logging.getLogger("hcdc")
+
 TOP_K = 10
+NO_TRUTH = "all candidates score the same on the full data, so there is no ranking to agree with"
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,9 @@ class Evaluation:
     The document has rank agreement of the copy (``spearman``, ``kendall``, ``interval``, ...), what its pick
     is worth (``regret``, ``selected_test_accuracy`` beside ``best_test_accuracy``; scores of a regression are
     minus the squared error), what it cost (``condense_seconds``, ``proxy_seconds``, ``full_seconds``,
-    ``break_even_trials``), the scores themselves, and one entry a rival.
+    ``break_even_trials``), the scores themselves, and one entry a rival. Candidates that ``diverged`` on the
+    copy have a score just below the worst of the others. A rival that is ``whole`` trains on the full data as
+    long as the full recipe does.
     """
 
     values: dict[str, Any]
@@ -91,6 +97,53 @@ def judges(small: CondensedDataset, space: Space, candidates: int, seed: int) ->
     return kept, len(drawn) - len(kept)
 
 
+def checked_judges(
+    small: CondensedDataset, task: Task, candidates: int, seed: int
+) -> tuple[list[Config], int]:
+    """`judges`, refused where they cannot be ranked."""
+    if candidates < 2:
+        raise InputError(
+            f"candidates {candidates}: at least 2 are needed to speak of a ranking; 80 is the default"
+        )
+    if isinstance(task, ImageTask) and task.model == "convnet":
+        raise InputError(
+            "model 'convnet' is one network for all candidates of a space, so there is no ranking to judge; "
+            "make the copy with model 'space' or with a model of your own"
+        )
+    space = from_spec(small.meta["space"])
+    configs, dropped = judges(small, space, candidates, seed)
+    if len(configs) >= 2:
+        return configs, dropped
+    if len(configs) + dropped < candidates:
+        raise InputError(
+            f"candidates {candidates}: {_available(space, len(configs))}, which is too few for a ranking; "
+            "it needs at least 2 to judge with"
+        )
+    raise InputError(
+        f"candidates {candidates}: {dropped} of {dropped + len(configs)} were used to make this copy, "
+        "which leaves no ranking to judge; ask for more"
+    )
+
+
+def _available(space: Space, judging: int) -> str:
+    """How many candidates a space has, and how many of them may judge."""
+    every = space.candidates()
+    if every is None:
+        return f"space '{space.name}' has {judging:,} different ones"
+    return f"space '{space.name}' has {len(every):,}, and the half that condensing never uses is {judging:,}"
+
+
+def _undefined(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> str:
+    """Why two lists of scores have no rank agreement."""
+    if not np.isfinite(a).all():
+        return "some scores on the full data are not finite, so there is no ranking to agree with"
+    if (a == a[0]).all():
+        return NO_TRUTH
+    if not np.isfinite(b).all():
+        return "some scores are not finite, so there is no ranking"
+    return "all scores are equal, so there is no ranking"
+
+
 def agreement(truth_scores: Sequence[float], test: Sequence[float], proxy: Sequence[float]) -> dict[str, Any]:
     """Rank agreement of ``proxy`` with full-data validation scores, and what its pick is worth."""
     a, b = np.asarray(truth_scores), np.asarray(proxy)
@@ -107,7 +160,7 @@ def agreement(truth_scores: Sequence[float], test: Sequence[float], proxy: Seque
         "regret": math.nan if undefined else ranks.regret(a, b),
         "selected_test_accuracy": math.nan if pick is None else float(test[pick]),
         "proxy": [float(v) for v in b],
-        "note": "all scores are equal, so there is no ranking" if undefined else "",
+        "note": _undefined(a, b) if undefined else "",
     }
 
 
@@ -138,10 +191,6 @@ def evaluate(
         condense_seconds: What making the copy cost; from ``small.record`` where None.
         table: Full-data results of the candidates; without it they are trained on the full data.
     """
-    if candidates < 2:
-        raise InputError(
-            f"candidates {candidates}: at least 2 are needed to speak of a ranking; 80 is the default"
-        )
     if task is None:
         task = reopen_task(small)
     else:
@@ -151,14 +200,16 @@ def evaluate(
     space = from_spec(small.meta["space"])
     full = Recipe.from_dict(small.meta["full_recipe"])
     recipe = Recipe.from_dict(small.meta["calibrated_recipe"])
-    configs, dropped = judges(small, space, candidates, seed)
-    if len(configs) < 2:
-        raise InputError(
-            f"candidates {candidates}: {dropped} of {dropped + len(configs)} were used to make this copy, "
-            "which leaves no ranking to judge; ask for more"
-        )
+    configs, dropped = checked_judges(small, task, candidates, seed)
+    if len(configs) + dropped < candidates:
+        asked = f"{candidates:,} candidates were asked for, and {len(configs):,} judge the copy"
+        log.warning("%s: %s", asked, _available(space, len(configs) + dropped))
     progress = progress or Progress()
     progress.count = max(progress.count, 1 if table is not None else 4 if rivals else 2)
+    run = _Judge(task, space, configs, small, device, progress, _writable(cache_folder(cache)), table)
+    parts = {"copy": small.val if small.val is not None else task.val}
+    if rivals:  # what cannot be drawn is found out before the work
+        parts |= run.rival_sets()
     if table is not None:
         known = [looked_up(table, config) for config in configs]
     else:
@@ -171,9 +222,7 @@ def evaluate(
     test = [r.values["test.score"] for r in known]
     full_seconds = sum(r.seconds for r in known)
 
-    run = _Judge(task, space, configs, small, device, progress, _writable(cache_folder(cache)), table)
-    copy_val = small.val if small.val is not None else task.val
-    results = run.on_copy({"copy": copy_val, **(run.rival_sets() if rivals else {})}, recipe)
+    results = run.on_copy(parts, recipe)
     proxy = proxy_scores(results, recipe.metric, "copy")
     proxy_seconds = sum(r.seconds_for("copy") for r in results)
     if condense_seconds is None:
@@ -197,6 +246,7 @@ def evaluate(
         "metric": recipe.metric,
         "candidates": len(configs),
         "dropped": dropped,
+        "diverged": len(diverged(results, "copy")),
         **agreement(scores, test, proxy),
         "best_test_accuracy": float(test[int(np.argmax(scores))]),
         "condense_seconds": condense_seconds,
@@ -214,7 +264,10 @@ def evaluate(
     if rivals:
         budget = None if condense_seconds is None else condense_seconds + proxy_seconds
         for rival in run.rivals(results, full, budget, full_seconds):
-            result["rivals"].append({**rival, **agreement(scores, test, rival["proxy"])})
+            found = agreement(scores, test, rival["proxy"])
+            if found["note"] == result["note"] == NO_TRUTH:
+                found["note"] = ""  # said of the copy, and no rival's fault
+            result["rivals"].append({**rival, **found})
     run.forget()
     return Evaluation(result)
 
@@ -233,8 +286,23 @@ def break_even(condense_seconds: float | None, per_proxy: float, per_full: float
 
 
 def proxy_scores(results: Sequence[Result], metric: str, part: str) -> list[float]:
-    """Scores on ``part``, higher is better, whatever the metric."""
-    return [r.values[f"{part}.score"] if metric == "accuracy" else -r.values[f"{part}.loss"] for r in results]
+    """Scores on ``part``, higher is better, whatever the metric; who diverged is just below the worst."""
+    scores = [
+        r.values[f"{part}.score"] if metric == "accuracy" else -r.values[f"{part}.loss"] for r in results
+    ]
+    bad = diverged(results, part)
+    if len(bad) == len(results):
+        raise NumericalError(
+            "every candidate has a non-finite loss after training; a smaller learning rate ('lr') of the "
+            "recipe, or a limit on the gradient's norm ('clip'), may help"
+        )
+    last = math.nextafter(min(v for k, v in enumerate(scores) if k not in bad), -math.inf)
+    return [last if k in bad else v for k, v in enumerate(scores)]
+
+
+def diverged(results: Sequence[Result], part: str) -> set[int]:
+    """The candidates whose loss on ``part`` is not finite."""
+    return {k for k, r in enumerate(results) if not math.isfinite(r.values[f"{part}.loss"])}
 
 
 def _visits(recipe: Recipe, count: int) -> int:
@@ -277,11 +345,14 @@ class _Judge:
             "candidates": [identity(task, space, config) for config in configs],
             "device": device_name(device),  # seconds are its own
         }
+        self.by = str(small.meta["calibrated_recipe"]["metric"])
+        method = small.meta["val_method"]
+        self.drawn = method == "random" or (method == "same" and small.meta.get("train_method") == "random")
         self.metric = "accuracy" if getattr(task, "num_classes", None) is not None else "loss"
         size = round(len(small.train) * len(task.val) / len(task.train))
         least = getattr(task, "num_classes", None) or 1
-        most = task.most("val") if isinstance(task, ImageTask) else len(task.val)
-        self.val_size = small.meta["val_size"] or min(most, max(size, least))
+        self.most = task.most("val") if isinstance(task, ImageTask) else len(task.val)
+        self.val_size = min(self.most, small.meta["val_size"] or max(size, least))
 
     def on_copy(self, parts: dict[str, Any], recipe: Recipe) -> list[Result]:
         """Candidates trained on S_train once, scored on every part."""
@@ -312,9 +383,13 @@ class _Judge:
             phase.step(len(results))
 
         if missing := self.configs[len(results) :]:
-            run_candidates(self.task, self.space, missing, train, parts, recipe, 0, role, self.device, keep)
+            run_candidates(
+                self.task, self.space, missing, train, parts, recipe, 0, role, self.device, keep, True
+            )
         else:
             phase.step(len(results))
+        if bad := diverged(results, next(iter(parts))):
+            log.warning("%s: %d of %d diverged and are ranked last", name, len(bad), len(results))
         return results
 
     def forget(self) -> None:
@@ -323,9 +398,14 @@ class _Judge:
             store.remove()
 
     def rival_sets(self) -> dict[str, Any]:
-        """Other validation sets for the same S_train: as many random real examples, and all of T_val."""
+        """Other validation sets for the same S_train: as many random real examples, and all of T_val.
+
+        Where T_val lacks a class of images there is no random set, which has equally many of each.
+        """
         seed = int(self.small.meta["seed"])
-        sets = {"random": self.task.sample("val", self.val_size, seed), "real": self.task.val}
+        sets = {"real": self.task.val}
+        if self.most:
+            sets["random"] = self.task.sample("val", self.val_size, seed)
         if isinstance(self.task, GraphTask):
             near = dataclasses.replace(self.task, structure="reach")
             sets["reach"] = near.sample("val", self.val_size, seed)
@@ -337,7 +417,14 @@ class _Judge:
         """Every rival's name, scores and cost."""
         count, found = len(self.configs), []
 
-        def add(name: str, words: str, scores: Sequence[float], seconds: float, extra: float = 0.0) -> None:
+        def add(
+            name: str,
+            words: str,
+            scores: Sequence[float],
+            seconds: float,
+            extra: float = 0.0,
+            **more: Any,
+        ) -> None:
             found.append(
                 {
                     "name": name,
@@ -345,6 +432,7 @@ class _Judge:
                     "proxy": list(scores),
                     "seconds_per_candidate": seconds / count,
                     "extra_seconds": extra,
+                    **more,
                 }
             )
 
@@ -355,13 +443,15 @@ class _Judge:
             add(name, f"same S_train, {words}, by {metric}", scores, seconds, extra=made)
 
         size = self.val_size
-        same_train("random-val", "random", self.metric, f"{size} random validation examples")
-        if self.metric == "accuracy":
-            same_train("random-val-loss", "random", "loss", f"{size} random validation examples")
+        metrics = {self.metric: "", "loss": "-loss"} if self.metric == "accuracy" else {"loss": ""}
+        for metric, end in metrics.items():
+            if self.most and not (self.drawn and metric == self.by):  # which is the copy once more
+                same_train(f"random-val{end}", "random", metric, f"{size} random validation examples")
         if isinstance(self.task, GraphTask):
             words = f"{size} random validation nodes joined by reach"
             same_train("random-reach-val-loss", "reach", "loss", words)
-        same_train("real-val", "real", self.metric, "the whole real validation set")
+        for metric, end in metrics.items():
+            same_train(f"real-val{end}", "real", metric, "the whole real validation set")
         if self.table is not None:
             early = [self.table.score(config, "val", 12) for config in self.configs]
             seconds = sum(self.table.seconds(config) for config in self.configs) * 12 / 200
@@ -381,19 +471,23 @@ class _Judge:
         """Rivals that train on the full data for less."""
         copy = Recipe.from_dict(self.small.meta["calibrated_recipe"])
         share = _visits(copy, len(self.small.train)) / _visits(full, len(self.task.train))
-        few = min(full.steps, max(1, round(full.steps * share)))
-        add(
-            "early-stopping",
-            f"full data, one seed, {few} of {full.steps} steps: as many example visits as on the copy",
-            *self.on_full("early-stopping", dataclasses.replace(full, steps=few, seeds=1)),
-        )
+        wanted = {
+            "early-stopping": (max(1, round(full.steps * share)), "as many example visits as on the copy")
+        }
         if budget is not None and full_seconds > 0:
-            steps = min(full.steps, max(1, math.floor(full.steps * full.seeds * budget / full_seconds)))
-            cost = "the seconds of condensing and searching"
+            steps = max(1, math.floor(full.steps * full.seeds * budget / full_seconds))
+            wanted["equal-cost"] = (steps, "the seconds of condensing and searching")
+        whole = [name for name, (steps, _) in wanted.items() if steps >= full.steps]
+        for name in whole[1:]:  # the same training once more
+            del wanted[name]
+        for name, (steps, cost) in wanted.items():
+            cost = "the whole training, which takes less" if steps > full.steps else cost
+            steps = min(steps, full.steps)
             add(
-                "equal-cost",
+                name,
                 f"full data, one seed, {steps} of {full.steps} steps: {cost}",
-                *self.on_full("equal-cost", dataclasses.replace(full, steps=steps, seeds=1)),
+                *self.on_full(name, dataclasses.replace(full, steps=steps, seeds=1)),
+                whole=steps == full.steps,
             )
 
     def _from_probes(
