@@ -49,6 +49,10 @@ def test_what_never_pays_says_so():
     assert pays(row) == "it does not pay here"
     unknown = summary_table([evaluation("hcdc", condense_seconds=None, break_even_trials=None)])[0]
     assert pays(unknown) == "unknown"
+    elsewhere = summary_table(
+        [evaluation("hcdc", full_seconds_per_candidate=None, full_seconds=None, break_even_trials=None)]
+    )
+    assert [pays(row) for row in elsewhere if row.name in ("hcdc", "real-val")] == ["unknown"] * 2
 
 
 def test_undefined_agreement_is_said():
@@ -115,3 +119,8 @@ def test_seconds_have_three_figures(value, text):
 
 def test_every_column_can_show_an_empty_row():
     assert all(isinstance(column.cell(Row("nothing", "copy")), str) for column in COLUMNS)
+
+
+def test_ten_of_ten_candidates_are_no_figure():
+    row = summary_table([evaluation("hcdc", top_k_overlap=None)])[0]
+    assert cells(row)["top 10"] == "-"

@@ -103,7 +103,8 @@ def test_nothing_is_compared_where_there_is_nothing_to_compare():
             "it does not pay here: a trial takes 0.5 s",
         ),
         ({"condense_seconds": None, "break_even_trials": None}, "whether it pays is not known"),
-        ({"full_seconds_per_candidate": None}, "no times were measured"),
+        ({"proxy_seconds_per_candidate": None}, "no times were measured"),
+        ({"full_seconds_per_candidate": None}, "the times of the full data are of another device"),
     ],
 )
 def test_whether_it_pays(changes, said):
@@ -144,3 +145,39 @@ def test_the_pick_is_compared_with_that_of_full_data_validation():
     ):
         e = evaluation("hcdc", selected_test_accuracy=picked, best_test_accuracy=0.70)
         assert any(said in text for text in sentences([e]))
+
+
+def test_without_a_ranking_nothing_is_said_of_paying():
+    flat = evaluation("hcdc", spearman=None, interval=[None, None], note="flat")
+    assert any("it pays" in text for text in sentences([evaluation("hcdc")]))
+    assert not any("pays" in text for text in sentences([flat]))
+
+
+def test_candidates_that_diverged_are_counted():
+    for count, said in ((0, None), (1, "1 candidate diverged on the copy and is"), (3, "3 candidates dive")):
+        found = [text for text in sentences([evaluation("hcdc", diverged=count)]) if "diverged" in text]
+        assert len(found) == (said is not None)
+        assert said is None or said in found[0]
+
+
+def test_the_whole_training_is_not_praised_as_a_rival():
+    e = evaluation("random", noise=0.2)
+    assert any("better ranked without any copy: early-stopping" in text for text in sentences([e]))
+    next(rival for rival in e["rivals"] if rival["name"] == "early-stopping")["whole"] = True
+    assert not any("better ranked" in text for text in sentences([e]))
+
+
+def test_the_gain_holds_its_value_and_is_without_an_interval_where_scores_hardly_differ():
+    truth, first, second = [0, 0, 0, 0, 0, 1], [1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1]
+    value, low, high = gain(truth, first, second)
+    assert low <= value <= high
+    assert math.isnan(gain([1, 2], [1, 2], [2, 1])[1])
+    e = evaluation("hcdc", count=2, truth=[0.1, 0.2], proxy=[1.0, 2.0], spearman=1.0)
+    e["rivals"] = [{"name": "real-val", "spearman": -1.0, "proxy": [2.0, 1.0]}]
+    assert "gain +2.00, without an interval" in validation_choice(e)
+
+
+def test_the_real_set_by_loss_is_one_of_its_kind():
+    e = evaluation("hcdc", noise=0.1, real_noise=0.2)
+    e["rivals"].append({"name": "real-val-loss", "spearman": 0.999, "proxy": e["truth"]})
+    assert "the real validation set ranked better than the learned one: Spearman 1.00" in validation_choice(e)

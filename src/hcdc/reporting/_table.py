@@ -33,6 +33,7 @@ class Row:
         once: Seconds before the first trial (condensing).
         per_trial: Seconds a candidate.
         search: Seconds for all candidates.
+        full_per_trial: Seconds a candidate on the full data.
         break_even: Trials from which on it is cheaper than the full data; None if it never is, and for
             rivals that cost nothing before the first trial.
         note: Why a figure is not defined, or what a rival is.
@@ -52,6 +53,7 @@ class Row:
     once: float | None = None
     per_trial: float | None = None
     search: float | None = None
+    full_per_trial: float | None = None
     break_even: int | None = None
     note: str = ""
 
@@ -96,6 +98,7 @@ def _copy(name: str, e: Evaluation) -> Row:
         once=e.get("condense_seconds"),
         per_trial=e.get("proxy_seconds_per_candidate"),
         search=e.get("proxy_seconds"),
+        full_per_trial=e.get("full_seconds_per_candidate"),
         break_even=e.get("break_even_trials"),
         note=e.get("note") or "",
     )
@@ -118,6 +121,7 @@ def _rival(rival: Evaluation, of: str, e: Evaluation) -> Row:
         once=once,
         per_trial=per_trial,
         search=None if per_trial is None else per_trial * len(e["truth"]),
+        full_per_trial=e.get("full_seconds_per_candidate"),
         break_even=None if once is None else break_even(once, per_trial, e.get("full_seconds_per_candidate")),
         note=rival.get("note") or rival.get("description") or "",
     )
@@ -185,7 +189,7 @@ def pays(row: Row) -> str:
         return "-"
     if row.break_even is not None:
         return f"{row.break_even:,}"
-    return "unknown" if row.once is None or row.per_trial is None else PAYS_NOT
+    return "unknown" if None in (row.once, row.per_trial, row.full_per_trial) else PAYS_NOT
 
 
 @dataclass(frozen=True)
@@ -214,7 +218,7 @@ COLUMNS = (
     Column(
         "top 10",
         lambda row: number(row.top_k),
-        "Share of the ten truly best candidates among the ten that it puts first.",
+        "Share of the ten truly best candidates among the ten that it puts first, of more than ten.",
     ),
     Column(
         "better half",

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from hcdc.core.ranks import percentiles
 from hcdc.core.seeds import numpy_stream
 from hcdc.reporting._evaluations import (
     Evaluation,
@@ -32,18 +33,14 @@ def gain(
     """Spearman of ``first`` minus that of ``second``, and its bootstrap interval, resampled in pairs.
 
     Returns:
-        ``(difference, low, high)``; NaN where a correlation is not defined.
+        ``(difference, low, high)``; NaN where a correlation is not defined, and the last two where
+        `hcdc.core.ranks.bootstrap` has no interval.
     """
     scores = np.asarray([truth, first, second], np.float64)
     count = scores.shape[1]
     draws = numpy_stream(0, "gain").integers(0, count, (DRAWS, count))
-    value = _differences(scores[:, None, :])[0]
-    kept = _differences(scores[:, draws])
-    kept = kept[np.isfinite(kept)]
-    if math.isnan(value) or not len(kept):
-        return math.nan, math.nan, math.nan
-    low, high = np.quantile(kept, [(1 - level) / 2, (1 + level) / 2])
-    return float(value), float(low), float(high)
+    value = float(_differences(scores[:, None, :])[0])
+    return value, *percentiles(value, _differences(scores[:, draws]), level)
 
 
 def _differences(scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -77,6 +74,8 @@ def _gain_text(evaluation: Evaluation, first: Sequence[float] | None, second: Se
     if first is None or second is None:
         return "the scores were not kept, so without an interval"
     value, low, high = gain(evaluation["truth"], first, second, evaluation.get("level", 0.9))
+    if math.isnan(low):
+        return f"gain {value:+.2f}, without an interval: the scores of too few candidates differ"
     sure = "" if low > 0 or high < 0 else ", so the difference may be chance"
     return f"gain {value:+.2f}, {_level(evaluation)} {low:+.2f} to {high:+.2f}{sure}"
 
@@ -134,8 +133,10 @@ def payment(evaluation: Evaluation) -> str:
         for key in ("condense_seconds", "proxy_seconds_per_candidate", "full_seconds_per_candidate")
     )
     trials, judged = evaluation.get("break_even_trials"), len(evaluation["truth"])
-    if copy is None or full is None:
+    if copy is None:
         return "it is not known whether it pays: no times were measured"
+    if full is None:
+        return "it is not known whether it pays: the times of the full data are of another device"
     each = f"a trial takes {seconds(copy)} s on the copy and {seconds(full)} s on the full data"
     if copy >= full:
         return f"{PAYS_NOT}: {each}"
@@ -200,9 +201,22 @@ def _better_rivals(e: Evaluation) -> str:
         if own is not None
         and rival.get("spearman") is not None
         and VALIDATION not in rival["name"]
+        and not rival.get("whole")  # which is the full data itself
         and round(rival["spearman"], 2) > round(own, 2)
     ]
     return "better ranked without any copy: " + ", ".join(better) if better else ""
+
+
+def _diverged(e: Evaluation) -> str:
+    """How many candidates have no loss on the copy; empty where all have one."""
+    count = e.get("diverged")
+    if not count:
+        return ""
+    return (
+        "1 candidate diverged on the copy and is ranked last"
+        if count == 1
+        else f"{count} candidates diverged on the copy and are ranked last"
+    )
 
 
 def findings(evaluations: Sequence[Evaluation]) -> list[tuple[str, list[str]]]:
@@ -224,7 +238,8 @@ def findings(evaluations: Sequence[Evaluation]) -> list[tuple[str, list[str]]]:
                         _copy_sentence(e),
                         validation_choice(e),
                         _better_rivals(e),
-                        payment(e),
+                        payment(e) if e["spearman"] is not None else "",
+                        _diverged(e),
                         f"{dropped} candidates were left out, as they had been used in making the copy"
                         if dropped
                         else "",
