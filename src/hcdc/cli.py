@@ -36,7 +36,7 @@ from hcdc.core.recipe import Recipe
 from hcdc.core.records import device_name, jsonable, version
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset, GraphData, ImageData, Images, TableData
-from hcdc.evaluation import reopen_task
+from hcdc.evaluation import checked_judges, reopen_task
 from hcdc.experiments import run_demo, run_image_demo
 from hcdc.reporting import (
     COLUMNS,
@@ -770,7 +770,8 @@ def _predicted(
     """
     task = task.to(device)
     configs = space.sample(2, numpy_stream(0, "estimate"))
-    parts = {"val": task.sample("val", task.num_classes, 0)}
+    first = torch.arange(min(task.num_classes, len(task.val)))  # of whatever class
+    parts = {"val": task.chosen("val", first)}
     train = task.train if train_size is None else task.sample("train", train_size, 0)
 
     def seconds(steps: int) -> float:
@@ -817,8 +818,9 @@ def evaluate(
         about = dataclasses.replace(about, form=_form(small.train.x))
     table = _truth(truth, truth_dataset, about)
     task = reopen_task(small)
+    fresh, _ = checked_judges(small, task, candidates, seed)
     if not quiet:
-        _say(_judge_lines(small, task, candidates, device, table), quiet)
+        _say(_judge_lines(small, task, len(fresh), device, table), quiet)
     with _progress(quiet) as progress:
         found = hcdc.evaluate(
             small,
