@@ -423,3 +423,20 @@ def test_arguments_are_told_as_flags_and_other_text_as_it_is():
         "val_size 3 is below 'train_size' (in 'a/val_size.npz', my_train_size, val_size.)"
     )
     assert told == "--val-size 3 is below '--train-size' (in 'a/val_size.npz', my_train_size, --val-size.)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["condense", "--train-size", "abc"], "invalid value for '--train-size'"),
+        (["condense", "--bogus"], "no such option: --bogus"),
+        (["nosuch"], "no such command 'nosuch'"),
+        (["evaluate"], "missing argument 'file'"),
+    ],
+)
+def test_a_wrong_command_line_gets_one_sentence(arguments, words, capsys):
+    code, out, err = hcdc_run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"hcdc: {words}")
+    assert err.count("\n") == 1
+    assert "--help' shows what is allowed" in err

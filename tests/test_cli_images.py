@@ -219,7 +219,7 @@ def test_what_reducers_train_on_the_full_data_is_in_the_cost():
     assert cost("random") == "no full-data training"
     assert cost("dm") == "S_train and S_val by dm: 20,000 iterations for each, whose time is not predicted"
     both = rf"S_train and S_val by tm: {told['tm']} on the full data and 5,000 iterations for each"
-    timed = r", about [\d,]+ s \(estimate from a few images\)"
+    timed = r", about [\d,]+ s( \([\d.]+ h\))? \(estimate from a few images\)"
     assert re.fullmatch(both + timed, cost("tm"))
     one = cost("kcenter", val_method="real")
     assert re.fullmatch(r"S_train by kcenter: one ConvNet .* \d+ steps on the full data" + timed, one)
@@ -242,7 +242,7 @@ def test_alignment_counts_and_times_its_trainings():
     task, space = ImageTask(data("digits")), NASBench201(channels=2)
     made = plan(task, space, train_size=20, options={**QUICK, "trajectories": 3, "points": 2, "holdout": 4})
     told = hcdc.cli._cost(made, task, space, "cpu", 0)
-    assert told.startswith("10 full-data trainings of the relaxed network (2 steps of 256 images)")
+    assert told.startswith("10 full-data trainings of the relaxed network (8 steps of 44 images)")
     assert re.search(r"about [\d,]+ s, most of it .* \(estimate from a few images\)$", told)
     both = plan(task, space, train_size=20, val_method="both", options={**QUICK, "calibrate": True})
     told = hcdc.cli._cost(both, task, space, "cpu", 0)

@@ -64,7 +64,7 @@ TAKES = {
 """Kinds of data that a method condenses; those that are not named take all."""
 BENCHMARKS = {"cifar10": 10, "cifar100": 100}
 """Data sets of which a NAS-Bench-201 table has results, and their number of classes."""
-FLAGS = ("train_size", "val_size", "train_method", "val_method", "truth_epochs")
+FLAGS = ("train_size", "val_size", "train_method", "val_method", "truth_epochs", "full_recipe")
 """Arguments of the library whose name a user of the command knows as a flag."""
 STARTED_FROM_REAL = ("aligned", "both", "probes")
 """Ways to learn S_val that begin at random real examples."""
@@ -115,7 +115,19 @@ UnusedDevice = Annotated[
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command; always leaves by `SystemExit`."""
-    app(args=None if argv is None else list(argv), prog_name="hcdc")
+    try:
+        code = app(args=None if argv is None else list(argv), prog_name="hcdc", standalone_mode=False)
+    except Exception as error:  # typer has classes of its own, or click's, by its version
+        told, context = getattr(error, "format_message", None), getattr(error, "ctx", None)
+        if told is None:
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # type: ignore[attr-defined]
+            raise SystemExit(2) from None
+        text, command = told().rstrip("."), "hcdc" if context is None else context.command_path
+        sentence = f"{text[:1].lower()}{text[1:]}; '{command} --help' shows what is allowed"
+        raise SystemExit(_stop(sentence, 2).exit_code) from None
+    raise SystemExit(code if isinstance(code, int) else 0)
 
 
 # --- errors, progress, text ---------------------------------------------------------------------------------
@@ -154,7 +166,7 @@ def _as_flags(text: str) -> str:
     """Arguments of the library by the names they have on the command line."""
     for name in FLAGS:  # whole words: a path may hold one as a part
         text = re.sub(rf"(?<![\w/.\\-]){name}(?![\w/\\-]|\.\w)", f"--{name.replace('_', '-')}", text)
-    return f"--{text}" if text.startswith("truth:") else text
+    return f"--{text}" if text.startswith(("truth:", "candidates ")) else text
 
 
 def _printable(text: object) -> str:
@@ -242,7 +254,7 @@ def _device(name: str) -> str:
     return name
 
 
-def _settings(pairs: Sequence[str], flag: str = "--set", example: str = "--set epochs=100") -> dict[str, Any]:
+def _settings(pairs: Sequence[str], flag: str = "--set", example: str = "--set steps=100") -> dict[str, Any]:
     """``key=value`` options; values are JSON where they can be, else text."""
     found: dict[str, Any] = {}
     for pair in pairs:
@@ -629,9 +641,15 @@ def condense(
             _write_json(json_file, known)
         _last_line(there, following, json_file)
         return
-    if not quiet:
-        _say([*_plan_lines(made, task, device), ("cost", _cost(made, task, searched, device, seed))], quiet)
     checkpoint = out.with_name(f".{out.name}.ckpt")
+    if not quiet:
+        lines = _plan_lines(made, task, device)
+        _say(lines, quiet)
+        if any(file.name.startswith(checkpoint.name) for file in out.resolve().parent.iterdir()):
+            cost = "what is left of an earlier run"
+        else:  # an estimate, which takes its time
+            cost = _cost(made, task, searched, device, seed)
+        _say([("cost".ljust(max(len(label) for label, _ in lines)), cost)], quiet)
     record: dict[str, Any] = {}
     size = 0
 
@@ -692,7 +710,26 @@ def _plan_lines(made: Plan, task: Any, device: str) -> list[tuple[str, object]]:
         ("full recipe", _words(meta["full_recipe"])),
         ("calibrated recipe", _words(meta["calibrated_recipe"]) + chosen),
         ("device", device_name(device)),
+        *_doubts(made, task),
     ]
+
+
+def _doubts(made: Plan, task: Any) -> list[tuple[str, object]]:
+    """What our own results say against the plan."""
+    if made.meta["val_method"] != "aligned" or not isinstance(task, ImageTask):
+        return []
+    return [
+        (
+            "note",
+            "hypergradients alone ranked cells of CIFAR-10 worse than random validation images did; "
+            "--val-method real ranked better, and so did probes (--val-method weighted)",
+        )
+    ]
+
+
+def _duration(seconds: float) -> str:
+    """Seconds, and hours where there are many."""
+    return f"{max(seconds, 1.0):,.0f} s" + (f" ({seconds / 3600:,.1f} h)" if seconds >= 5400 else "")
 
 
 def _sized(size: int, task: Any) -> str:
@@ -720,7 +757,7 @@ def _cost(made: Plan, task: Any, space: Space, device: str, seed: int) -> str:
             trainings += recipes * probes
         if isinstance(task, ImageTask):
             spent = trainings * _predicted(task, space, made.calibrated, device, made.train_size)
-            on_copy += f": about {max(spent, 1.0):,.0f} s (estimate from a few steps)"
+            on_copy += f": about {_duration(spent)} (estimate from a few steps)"
         told.append(on_copy)
         if made.truth is not None:
             spent = sum(made.truth.seconds(config) for config in probe_configs(space, probes, seed))
@@ -742,13 +779,13 @@ def _reduction(made: Plan, task: Any, device: str) -> str:
     if not told:
         return ""
     told = f"{' and '.join(f'S_{part}' for part in sizes)} by {made.reducer.name}: {told}"
-    told += " for each" if len(sizes) > 1 else ""
     moved = task.to(device)
     spent = [made.reducer.seconds(moved, part, size) for part, size in sizes.items()]
+    told += " for each" if len(sizes) > 1 and spent[-1] != 0 else ""
     known = [each for each in spent if each is not None]
     if len(known) < len(spent):
         return f"{told}, whose time is not predicted"
-    return f"{told}, about {max(sum(known), 1.0):,.0f} s (estimate from a few images)"
+    return f"{told}, about {_duration(sum(known))} (estimate from a few images)"
 
 
 def _trainings(count: int, task: Any, space: Space, recipe: Recipe, device: str) -> str:
@@ -757,7 +794,7 @@ def _trainings(count: int, task: Any, space: Space, recipe: Recipe, device: str)
     if not isinstance(task, ImageTask):
         return told
     spent = count * _predicted(task, space, recipe, device)
-    return f"{told}: about {max(spent, 1.0):,.0f} s (estimate from a few steps)"
+    return f"{told}: about {_duration(spent)} (estimate from a few steps)"
 
 
 def _predicted(

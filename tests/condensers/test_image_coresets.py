@@ -1,3 +1,5 @@
+from weakref import WeakKeyDictionary
+
 import pytest
 import torch
 from image_reducer_conformance import ImageReducerConformance
@@ -8,6 +10,7 @@ from hcdc.condensers._herding import Herding
 from hcdc.condensers._image_coreset import embed_images
 from hcdc.condensers._kcenter import KCenter
 from hcdc.condensers._registry import make_reducer
+from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
 from hcdc.training._convnets import ConvNetRecipe, train_convnets
@@ -58,8 +61,24 @@ class TestHerdingOfImages(ImageCoresetConformance):
 def test_embeddings_are_those_of_a_network_that_has_learned():
     """Images of one class lie nearer to their class mean than to the others, also those of validation."""
     task = tiny_image_task()
-    points = embed_images(task, "val", 60, 8, 0, Progress(), "kcenter")
+    points = embed_images(task, "val", 60, 8, 0, Progress(), "kcenter", Checkpoint(None))
     y = task.val.y
     assert points.shape == (18, 8)
     means = torch.stack([points[y == c].mean(0) for c in range(3)])
     assert float((torch.cdist(points, means).argmin(1) == y).double().mean()) > 0.8
+
+
+@pytest.mark.parametrize("file", [True, False])
+def test_one_network_embeds_both_parts(file, tmp_path, monkeypatch):
+    """With a checkpoint it is found there, else in memory."""
+    seen = RecordingProgress()
+    task, store = tiny_image_task(), Checkpoint(tmp_path / "run" if file else None, "key")
+    chosen = []
+    for part in ("train", "val"):
+        if file:
+            monkeypatch.setattr("hcdc.condensers._image_coreset.TRAINED", WeakKeyDictionary())
+        reducer = KCenter(steps=4, hidden=6)
+        chosen.append(reducer.reduce(task, part, 6, 0, progress=seen, checkpoint=store.child(part)))
+    assert len([done for _, done, total in seen.steps if total == 4]) == 4  # epochs, once
+    assert torch.equal(chosen[1].x, reduce(KCenter(steps=4, hidden=6), tiny_image_task(), "val", 6, 0).x)
+    assert not torch.equal(chosen[1].x, reduce(KCenter(steps=4, hidden=6), tiny_image_task(), "val", 6, 1).x)

@@ -30,9 +30,9 @@ from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
-from hcdc.datasets import CondensedDataset, data
+from hcdc.datasets import CondensedDataset, Images, data
 from hcdc.evaluation import evaluate
-from hcdc.spaces import Finite, NASBench201, PolynomialFilter, config_hash, halves
+from hcdc.spaces import Finite, NASBench201, PolynomialFilter, TableTruth, config_hash, halves
 from hcdc.spaces._cells import gumbel_noise
 from hcdc.tasks import ImageTask
 from hcdc.training import predictors
@@ -317,7 +317,8 @@ def test_the_recipe_of_images_may_be_changed(task):
         plan(task, SPACE, train_size=6, recipe={"augment": "mixup"})
 
 
-def test_the_recipe_on_the_full_data_may_be_changed(task):
+def test_the_recipe_on_the_full_data_may_be_changed(task, monkeypatch):
+    monkeypatch.setattr(condensing, "Recipe", Recipe)
     made = plan(task, SPACE, train_size=6, truth_epochs=7)
     changes = {"lr": 0.3, "augment": "flip-crop", "batch": 10, "seeds": 2}
     other = plan(task, SPACE, train_size=6, truth_epochs=7, full_recipe=changes)
@@ -338,14 +339,65 @@ def test_coloured_images_are_mirrored_too(task):
     assert plan(task, SPACE, train_size=6).full.augment == "crop"
 
 
-def test_an_epoch_of_many_images_has_larger_batches(task):
-    def batch(count):
-        many = task.data.train
-        many = type(many)(many.x[:3].repeat(-(-count // 3), 1, 1, 1), many.y[:3].repeat(-(-count // 3)))
-        big = type(task.data)(**{**vars(task.data), "train": many})
-        return plan(ImageTask(big), SPACE, "random", train_size=6).full.batch
+@pytest.mark.parametrize(("count", "batch"), [(1, 32), (30, 51), (300, 256)])
+def test_an_epoch_of_many_images_has_larger_batches(task, count, batch, monkeypatch):
+    """34 images, so many times."""
+    monkeypatch.setattr(condensing, "Recipe", Recipe)
+    train = task.data.train
+    many = Images(train.x.repeat(count, 1, 1, 1), train.y.repeat(count))
+    big = ImageTask(dataclasses.replace(task.data, train=many))
+    assert plan(big, SPACE, "random", train_size=6).full.batch == batch
 
-    assert [batch(count) for count in (6, 33, 900, 3000, 9000)] == [6, 32, 45, 150, 256]
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"train_size": 6.0}, "train_size 6.0: give a whole number"),
+        ({"train_size": "6"}, "train_size '6': give a whole number"),
+        ({"train_size": True}, "train_size True: give a whole number"),
+        ({"val_size": 4.5}, "val_size 4.5: give a whole number"),
+        ({"seed": 1.5}, "seed 1.5: give a whole number"),
+        ({"truth_epochs": 0}, "truth_epochs 0: at least 1 is needed"),
+        ({"task": "digits"}, "task is str; give a task"),
+        ({"space": "nasbench201"}, "space is str; give a space"),
+        ({"truth": "table.csv"}, "truth is str; give a table"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(task, arguments, words):
+    given = {"task": task, "space": SPACE, "train_size": 6, **arguments}
+    with pytest.raises(InputError, match=words):
+        plan(given.pop("task"), given.pop("space"), val_method="probes", **given)
+
+
+@pytest.mark.parametrize("given", ["digits", (torch.zeros(4, 1, 4, 4), torch.zeros(4)), None])
+def test_a_task_of_images_needs_images(given):
+    with pytest.raises(InputError, match=rf"data is {type(given).__name__}, not images; pass what hcdc.data"):
+        ImageTask(given)
+
+
+def test_a_table_about_other_images_or_networks_is_refused(task):
+    truth = TableTruth(None, "cifar10")
+    with pytest.raises(InputError, match=r"cifar10 has 10 classes of 3 x 32 x 32 .* has 3 of 1 x 4 x 4"):
+        plan(task, SPACE, train_size=6, val_method="probes", truth=truth)
+    with pytest.raises(InputError, match="the task has another model"):
+        plan(ImageTask(task.data, FACTORY), SPACE, train_size=6, val_method="probes", truth=truth)
+
+
+def test_weighted_examples_may_be_of_any_class(task):
+    """Three classes of 6, 5 and 7 images: 17 cannot be equally many of each."""
+    with pytest.raises(InputError, match="class"):
+        plan(task, SPACE, train_size=6, val_size=17, val_method="probes")
+    assert plan(task, SPACE, train_size=6, val_size=17, val_method="weighted").val_size == 17
+    assert plan(task, SPACE, train_size=27, val_method="weighted").val_size == 11
+    lacking = task.data.val
+    lacking = Images(lacking.x[lacking.y < 2], lacking.y[lacking.y < 2])
+    other = ImageTask(dataclasses.replace(task.data, val=lacking))
+    assert plan(other, SPACE, train_size=27, val_method="weighted").val_size == 11
+
+
+def test_a_model_of_your_own_has_a_default_that_works(task):
+    assert plan(ImageTask(task.data, FACTORY), SPACE, train_size=6).meta["val_method"] == "weighted"
+    assert plan(task, SPACE, train_size=6).meta["val_method"] == "aligned"
 
 
 def test_sizes_of_images(task):
@@ -364,7 +416,12 @@ FACTORY = functools.partial(lambda config: nn.Sequential(nn.Flatten(), nn.Linear
 @pytest.mark.parametrize(
     ("model", "space", "arguments", "words"),
     [
-        (FACTORY, Finite("width", list(range(12))), {}, "no relaxed network, so hypergradients"),
+        (
+            FACTORY,
+            Finite("width", list(range(12))),
+            {"val_method": "aligned"},
+            "no relaxed network, so hypergradients",
+        ),
         ("space", PolynomialFilter(order=2, width=4), {"method": "random"}, "builds no image network"),
         ("space", SPACE, {"train_size": 30}, "train_size 30 is 10 images a class, and class 1"),
         ("space", SPACE, {"val_size": 18}, "val_size 18 is 6 images a class, and class 1"),
@@ -674,7 +731,7 @@ def test_an_interrupted_calibration_continues_to_the_same_bytes(digits, tmp_path
         calibrated(digits, options=options, checkpoint=path, progress=Interrupting(known.reports))
     left = {"state.probes", "state.recipe", "state.scores", *(f"state.network{k}" for k in range(4))}
     assert {file.name for file in tmp_path.iterdir()} == left
-    monkeypatch.setattr(condensing, "choose_recipe", lambda *a: pytest.fail("chosen again"))
+    monkeypatch.setattr("hcdc.condensers._probing.spearman", lambda *a: pytest.fail("tried again"))
     again = calibrated(digits, options=options, checkpoint=path)
     assert again.to_bytes() == small.to_bytes()
     assert list(tmp_path.iterdir()) == []

@@ -251,10 +251,10 @@ def test_probes_without_an_order_leave_the_first_recipe(digits):
     assert told == [None] * 4
 
 
-@pytest.mark.parametrize(("pool", "count"), [(30, 30), (2000, 143)])
+@pytest.mark.parametrize(("pool", "count"), [(30, 30), (2000, 539)])
 def test_recipes_are_compared_on_real_validation_examples(pool, count, digits):
     """Those of the pool, without gradients, by the mean loss over repeats."""
-    picked = torch.randperm(143, generator=stream(3, "pool"))[:count].sort().values
+    picked = torch.randperm(539, generator=stream(3, "pool"))[:count].sort().values
     expected, seen = digits.chosen("val", picked), []
     repeats = [[-2.0, 4.0], [1.9, 1.9], [2.0, 2.1], [0.9, 0.9]]  # the first is once sure, once wrong
 
@@ -284,12 +284,32 @@ def test_recipes_are_compared_on_real_validation_examples(pool, count, digits):
         assert not graded
 
 
+def test_recipes_that_were_tried_are_not_tried_again(digits, fourteen, tmp_path):
+    """The best of all is chosen, those of the earlier run among them."""
+    with torch.no_grad():
+        losses = [float(mean_loss(digits, predict, digits.val)) for predict in fourteen]
+    calls = []
+
+    def trained(recipe):
+        calls.append(recipe)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return fourteen if recipe == FOUR[1] else fourteen[::-1]
+
+    arguments = (digits, [-l for l in losses], FOUR, trained, 0, Probing())
+    with pytest.raises(KeyboardInterrupt):
+        choose_recipe(*arguments, checkpoint=Checkpoint(tmp_path / "tried", "key"))
+    chosen, tried = choose_recipe(*arguments, checkpoint=Checkpoint(tmp_path / "tried", "key"))
+    assert calls == [*FOUR[:3], *FOUR[2:]]
+    assert chosen == FOUR[1]
+    assert [told["recipe"] for told in tried] == [recipe.as_dict() for recipe in FOUR]
+    assert tried[1]["probe_spearman"] == pytest.approx(1)
+
+
 def test_real_predictors_are_compared_by_their_order(digits, fourteen):
     """Fourteen trained cells: the truth is that of one recipe's losses, turned round for the other."""
     with torch.no_grad():
-        losses = [
-            float(mean_loss(digits, predict, digits.chosen("val", torch.arange(143)))) for predict in fourteen
-        ]
+        losses = [float(mean_loss(digits, predict, digits.val)) for predict in fourteen]
     recipes = FOUR[:2]
     trained = {recipes[0]: fourteen[::-1], recipes[1]: fourteen}
     chosen, tried = choose_recipe(digits, [-l for l in losses], recipes, trained.get, 0, Probing())
@@ -618,7 +638,7 @@ def test_companions_are_scored_by_the_real_loss_and_by_what_is_expected(digits, 
     assert list(found.networks) == list(companions.networks)
     np.testing.assert_allclose(found.scores, standard(companions.scores) + standard(expected), atol=1e-4)
     assert np.std(standard(companions.scores) - standard(expected)) > 0.5  # both have a say
-    picked = torch.randperm(143, generator=stream(3, "pool"))[:30].sort().values
+    picked = torch.randperm(539, generator=stream(3, "pool"))[:30].sort().values
     few = make_companions(digits, fourteen[5:], expected, 3, Probing(pool=30))
     real = real_scores(fourteen[5:], digits.chosen("val", picked))
     np.testing.assert_allclose(few.scores, standard(real) + standard(expected), atol=1e-4)
@@ -638,7 +658,7 @@ def test_candidates_without_a_finite_loss_are_no_companions(digits, fourteen):
     ] * 2
     found = make_companions(digits, given, expected, 0, Probing())
     assert list(found.networks) == fourteen[5:11]
-    real = real_scores(fourteen[5:11], digits.chosen("val", torch.arange(143)))
+    real = real_scores(fourteen[5:11], digits.val)
     others = standard(expected[[1, 2, 3, 5, 6, 7]])
     np.testing.assert_allclose(found.scores, standard(real) + others, atol=1e-4)
     assert make_companions(digits, [sure(NAN), *fourteen[:3]], np.arange(4.0), 0, Probing()) is None
@@ -808,8 +828,8 @@ def test_interrupted_trainings_on_the_copy_continue(
 
 
 def test_steps_that_overflow_stop_with_a_diagnosis(digits, networks):
-    with pytest.raises(NumericalError, match=r"not finite after \d+ steps .*smaller probe_lr \(now 1e\+30\)"):
-        learn(digits, networks, steps=3, probe_lr=1e30)
+    with pytest.raises(NumericalError, match=r"not finite after \d+ steps .*smaller probe_lr \(now 3e\+37\)"):
+        learn(digits, networks, steps=3, probe_lr=3e37)
 
 
 # --- weighted examples --------------------------------------------------------------------------------------
@@ -947,7 +967,7 @@ def test_those_are_kept_whose_losses_fall_most_clearly(digits):
         return predict
 
     small, _ = weigh(digits, [make(k) for k in range(5)], truth=range(5), size=10)
-    assert int((digits.val.y == 0).sum()) == 14
+    assert int((digits.val.y == 0).sum()) > 10
     assert small.y.tolist() == [0] * 10
 
 

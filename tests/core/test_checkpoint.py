@@ -125,3 +125,12 @@ def test_seconds_of_earlier_runs_are_added(tmp_path, monkeypatch):
     assert third.clock.earlier == 12
     assert second.timed_anew().clock.earlier == 0
     Checkpoint(tmp_path / "run.ckpt", "other").child("phase").load()  # of another run: nothing is known
+
+
+def test_phases_of_a_run_share_what_lies_beside_them(tmp_path):
+    run = Checkpoint(tmp_path / "run", "key")
+    run.child("train").beside("network").save({}, {"done": 3})
+    assert run.child("val").beside("network").load() == ({}, {"done": 3})
+    assert run.child("network").load() == ({}, {"done": 3})
+    assert run.beside("network").load() == ({}, {"done": 3})
+    assert Checkpoint(None).child("train").beside("network").load() is None

@@ -71,7 +71,7 @@ def test_more_phases_than_announced_are_counted(lines):
     run = Progress(count=1)
     for name in ("a", "b"):
         run.phase(name).step(1)
-    assert [line[:5] for line in lines()] == ["[1/1]", "[2/2]"]
+    assert [line[:5] for line in lines()] == ["[1/1]", "[2] b"]
 
 
 def test_nothing_is_printed_unless_live(clock, capsys):
@@ -92,8 +92,8 @@ def test_live_rewrites_one_line_and_ends_it(clock, capsys, lines, monkeypatch):
     assert out == ""
     assert lines() == []
     first, second = err.removesuffix("\n").split("\r\x1b[2K")[1:]
-    assert first.startswith("[1/1] train: 1/2, a long figure")
-    assert second.startswith("[1/1] train: 2/2, a long figure")
+    assert first.startswith("[1] train: 1/2, a long figure")
+    assert second.startswith("[1] train: 2/2, a long figure")
     assert len(first) == len(second) == 39  # a wrapped line could not be rewritten
     assert err.count("\n") == 1
     assert err.endswith("\n")

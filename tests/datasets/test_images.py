@@ -260,6 +260,8 @@ def test_digits_come_with_scikit_learn():
     assert isinstance(found, ImageData)
     assert (found.shape, found.num_classes) == ((1, 8, 8), 10)
     assert len(found.train) + len(found.val) + len(found.test) == 1797
+    assert repr(found) == "<images 'digits': 899 / 539 / 359 of 1 x 8 x 8 in 10 classes>"
+    assert repr(found.val) == "<539 images of 1 x 8 x 8, uint8>"
     levels = sorted(set(np.round(np.arange(17) * 255 / 16).astype(int).tolist()))
     x = torch.cat([found.train.x, found.val.x, found.test.x])
     assert x.unique().tolist() == levels

@@ -942,11 +942,12 @@ def test_a_set_is_split_within_its_classes():
 
 
 def test_a_total_is_split_as_the_original_is(tmp_path, monkeypatch):
-    """Copies of 5 a class hold one for validation, of their own; HCDC has 4 and 1."""
+    """Copies of 5 a class hold two for validation, of their own; HCDC has 3 and 2."""
     monkeypatch.setattr(nas201, "NASBench201Table", Table)
     made = Protocol("digits", "none.csv", "cifar10", 5, 2, 6, 3, tmp_path / "out.jsonl", "cpu", total=True)
     classes = made.task.num_classes
-    assert (made.train_size, made.val_size, made.copied) == (4 * classes, classes, (5 * classes, 2 * classes))
+    sizes = (3 * classes, 2 * classes)
+    assert (made.train_size, made.val_size, made.copied) == (*sizes, (5 * classes, 2 * classes))
     seen = []
 
     def judge(trains, parts, recipe, cells):
@@ -958,7 +959,7 @@ def test_a_total_is_split_as_the_original_is(tmp_path, monkeypatch):
     made.copies(["random", "herding"], 0, ["calibrated", "published"])
     assert [recipe.steps for _, _, recipe in seen] == [made.calibrated.steps, 50]
     for method, train, own in zip(("random", "herding"), *seen[0][:2]):
-        assert (len(train), len(own["val"])) == (4 * classes, classes)
+        assert (len(train), len(own["val"])) == sizes
         assert own["real"] is made.real
         copy = made.made(method, 0, None).train.x.flatten(1)
         both = torch.cat([train.x, own["val"].x]).flatten(1)

@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional as F
 
 import hcdc
+from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.datasets._images import Images
 from hcdc.spaces._convnet import ConvNet
@@ -145,6 +146,29 @@ def test_a_network_does_not_depend_on_the_others(task):
     both, alone = train_convnets(task, small, [3, 4], QUICK), train_convnets(task, small, [4], QUICK)
     assert all(torch.equal(both[1][name], alone[0][name]) for name in alone[0])
     assert not torch.equal(both[0]["0.weight"], both[1]["0.weight"])
+
+
+@pytest.mark.parametrize("stop", [2, 4, 5, 8])
+def test_an_interrupted_training_continues_to_the_same_network(task, stop, tmp_path, monkeypatch):
+    """Draws are made for two epochs at once; the rate falls after the fourth of six."""
+    monkeypatch.setattr("hcdc.training._convnets.SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("hcdc.training._convnets.BLOCK", 2)
+    small, recipe = task.sample("train", 10, 0), dataclasses.replace(QUICK, augment=True)
+    whole = train_convnets(task, small, [3, 4], recipe)
+    store, seen = Checkpoint(tmp_path / "run", "key"), []
+
+    def interrupt(epoch):
+        seen.append(epoch)
+        if epoch == stop:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_convnets(task, small, [3, 4], recipe, on_epoch=interrupt, checkpoint=store)
+    again = train_convnets(task, small, [3, 4], recipe, on_epoch=seen.append, checkpoint=store)
+    assert len(seen) < 12 + stop  # not from the start
+    for one, two in zip(whole, again):
+        assert all(torch.equal(one[name], two[name]) for name in one)
+    train_convnets(task, small, [3, 4], recipe, on_epoch=pytest.fail, checkpoint=store)  # all is there
 
 
 def test_epochs_are_counted_over_all_networks(task):

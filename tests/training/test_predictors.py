@@ -71,10 +71,10 @@ def test_outputs_are_those_of_the_trained_networks(task, made, trained):
     for network, predict, params in zip(trained[0], made[1], trained[1]):
         plain = dataclasses.replace(network, fused=False)
         outputs = predict(stored)
-        assert outputs.shape == (2, 143, 10)
+        assert outputs.shape == (2, 539, 10)
         for output, theta in zip(outputs, params):
             assert torch.equal(output, network.forward(theta, None, seen))
-            torch.testing.assert_close(output, plain.forward(theta, None, seen), rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(output, plain.forward(theta, None, seen), rtol=1e-3, atol=1e-3)
         assert not torch.equal(outputs[0], outputs[1])
 
 
@@ -114,7 +114,7 @@ def test_lanes_give_the_outputs_of_repeats_in_order(task, cells, made, four, two
     small = task.sample("val", 10, 0)
     for predict, alone in zip(found, four):
         outputs, expected = predict(task.val), alone(task.val)
-        assert outputs.shape == expected.shape == (4, 143, 10)
+        assert outputs.shape == expected.shape == (4, 539, 10)
         assert not any(torch.allclose(a, b, atol=0.01) for a, b in itertools.combinations(expected, 2))
         torch.testing.assert_close(outputs, expected, rtol=1e-3, atol=1e-3)
         slopes = []
@@ -205,11 +205,11 @@ def test_results_of_lanes_are_those_of_every_repeat(task, cells, made, four, two
             assert result.values[f"{name}.score"] == pytest.approx(float(scores.mean()), abs=1e-3)
 
 
-@pytest.mark.parametrize("scored", [1000, 71])
+@pytest.mark.parametrize("scored", [1000, 200])
 def test_a_score_is_loss_and_accuracy_by_lane(scored, task, trained, monkeypatch):
-    """Of one share, and of three: 48, 48 and 47 images, each with BatchNorm's statistics of its own."""
+    """Of one share, and of three: 180, 180 and 179 images, each with BatchNorm's statistics of its own."""
     monkeypatch.setattr(truths, "SCORED", scored)
-    order = torch.arange(143) if scored == 1000 else torch.randperm(143, generator=stream(0, "shares"))
+    order = torch.arange(539) if scored == 1000 else torch.randperm(539, generator=stream(0, "shares"))
     shares = task.inputs(task.val.x)[order].tensor_split(1 if scored == 1000 else 3)
     network, thetas = trained[0][0], trained[1][0]
     both = {name: torch.cat([theta[name] for theta in thetas]) for name in thetas[0]}
@@ -236,7 +236,7 @@ def test_images_that_lie_class_by_class_are_scored_like_others(task, cells, made
     """Shares of one class each would have BatchNorm's statistics of that class."""
     monkeypatch.setattr(truths, "SCORED", 20)
     by_class = task.subset(task.val, task.val.y.argsort(stable=True))
-    shuffled = task.subset(task.val, torch.randperm(143, generator=torch.Generator().manual_seed(1)))
+    shuffled = task.subset(task.val, torch.randperm(539, generator=torch.Generator().manual_seed(1)))
     parts = {"sorted": by_class, "shuffled": shuffled}
     values = [r.values for r in results(task, cells, made[0], parts)]
     sizes = [abs(v["sorted.loss"] - v["shuffled.loss"]) for v in values]
@@ -244,15 +244,15 @@ def test_images_that_lie_class_by_class_are_scored_like_others(task, cells, made
 
 
 def test_parts_are_scored_in_equal_shares(task, cells, made, monkeypatch):
-    """BatchNorm takes the statistics of a share; 143 images in shares of at most 71 are 48, 48 and 47."""
-    monkeypatch.setattr(truths, "SCORED", 71)
+    """BatchNorm takes the statistics of a share; 539 images in shares of at most 200 are 180, 180 and 179."""
+    monkeypatch.setattr(truths, "SCORED", 200)
     train, found = made
     got = results(task, cells[:1], train, {"val": task.val})[0].values["val.score"]
-    order = torch.randperm(143, generator=stream(0, "shares"))
+    order = torch.randperm(539, generator=stream(0, "shares"))
     shares = order.tensor_split(3)
-    assert [len(share) for share in shares] == [48, 48, 47]
+    assert [len(share) for share in shares] == [180, 180, 179]
     outputs = torch.cat([found[0](task.subset(task.val, i)) for i in shares], 1)[:, order.argsort()]
-    assert outputs.shape == (2, 143, 10)
+    assert outputs.shape == (2, 539, 10)
     right = sum(float(task.score(o, task.val)) / 2 for o in outputs)
     assert got == pytest.approx(right, rel=1e-6)
 
@@ -296,7 +296,7 @@ def test_predictors_follow_the_recipe(task, made, trained, by_train):
     seen = task.inputs(task.val.x)
     for network, predict, other, params in zip(trained[0], by_train, by_batch, trained[1]):
         outputs = predict(task.val)
-        assert outputs.shape == (2, 143, 10)
+        assert outputs.shape == (2, 539, 10)
         for output, theta in zip(outputs, params):
             expected = in_front(network, theta, train, seen)
             torch.testing.assert_close(output.double(), expected, rtol=1e-4, atol=1e-4)
@@ -549,10 +549,10 @@ def test_interrupted_trainings_continue_to_the_same_bits(
     assert sorted(file.name for file in tmp_path.iterdir()) == ["state.network0", "state.network1"]
     continued, told = kept(task, SPACE, cells, made[0], recipe, tmp_path / "state")
     assert counted == [2, 1, 2, 1]
-    assert told == ["[1/1] networks: 3/3"]
+    assert told == ["[1] networks: 3/3"]
     again, told = kept(task, SPACE, cells, made[0], recipe, tmp_path / "state")
     assert counted == [2, 1, 2, 1]  # nothing more
-    assert told == ["[1/1] networks: 3/3"]
+    assert told == ["[1] networks: 3/3"]
     for found in (continued, again):
         assert [outputs_and_slopes(task, predict) for predict in found] == expected
 
@@ -563,7 +563,7 @@ def test_what_was_kept_does_not_depend_on_the_batches_of_the_rest(
     """Whatever is missing is trained, three at a time where there are as many cores."""
     arguments = (task, SPACE, cells, made[0], FOUR, tmp_path / "state")
     whole, told = kept(*arguments)
-    assert told == ["[1/1] networks: 2/3", "[1/1] networks: 3/3"]
+    assert told == ["[1] networks: 2/3", "[1] networks: 3/3"]
     (tmp_path / "state.network1").unlink()
     monkeypatch.setattr(predicting, "networks_at_once", lambda device: 3)
     continued, _ = kept(*arguments)
@@ -622,6 +622,6 @@ def test_interrupted_trainings_of_tables_continue_to_the_same_bits(counted, tmp_
     assert len(counted) == 4 + 3
     continued, told = kept(*arguments, tmp_path / "state")
     assert len(counted) == 4 + 4
-    assert told == ["[1/1] networks: 4/4"]
+    assert told == ["[1] networks: 4/4"]
     for one, other in zip(whole, continued):
         assert outputs_and_slopes(task, one) == outputs_and_slopes(task, other)

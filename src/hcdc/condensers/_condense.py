@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
@@ -49,7 +50,9 @@ METHODS = (*REDUCERS, "hcdc")
 TRUTH_EPOCHS = 20
 IMAGE_RATIO = 0.4
 """Validation images to training images of a copy: 20 and 50 a class."""
-PHASES = r"(\.(train|val|scores|recipe|probes)(\.expert\d+)?|\.(original-\w+|(lam|network)\d+))?"
+CLASSES = {"cifar10": 10, "cifar100": 100}
+"""Of the data sets that NAS-Bench-201 tables have results on."""
+PHASES = r"(\.(train|val|scores|recipe|probes)(\.expert\d+)?|\.(original-\w+|(lam|network)\d+|network\.0))?"
 """What the checkpoints of one run are called after the name of the first, as a regular expression."""
 
 
@@ -178,8 +181,8 @@ def condense(
             ``"real"`` (none: the whole real validation set is used). From probes, candidates whose full-data
             result is known: ``"probes"`` (their order is learned) and ``"weighted"`` (real validation
             examples with weights); for images ``"both"`` is alignment first, then probes. The default is
-            ``"both"`` for HCDC (of images ``"weighted"`` with a table, ``"aligned"`` without), ``"same"``
-            otherwise.
+            ``"both"`` for HCDC (of images ``"weighted"`` with a table or a model of your own, ``"aligned"``
+            without), ``"same"`` otherwise.
         preset: Named settings of the method.
         options: Settings that differ from the preset.
         truth: A table of full-data results for the probes; without it they are trained on the full data.
@@ -234,7 +237,6 @@ def _make(
     """Do what was planned."""
     meta, reducer = dict(made.meta), made.reducer
     val_method, val_size = meta["val_method"], made.val_size
-    progress.count = max(progress.count, 2)
     moved = task.to(device)
     seconds: dict[str, float] = {}
     place = store.timed_anew().child("train")
@@ -312,13 +314,9 @@ def _learn(
             def tell(found: int, agreement: float) -> None:
                 trying.step(found, f"agreement with the probes {agreement:.3f}")
 
-            if (saved := place.load()) is not None:  # or S_val might continue on networks of another recipe
-                recipe, tried = around[saved[1]["chosen"]], saved[1]["tried"]
-            else:
-                recipe, tried = choose_recipe(
-                    task, scores, around, lambda one: train(configs, one), seed, made.probing, tell
-                )
-                place.save({}, {"chosen": around.index(recipe), "tried": tried})
+            recipe, tried = choose_recipe(
+                task, scores, around, lambda one: train(configs, one), seed, made.probing, tell, place
+            )
             kept |= {"calibrated_recipe": recipe.as_dict(), "recipes_tried": tried}
         together = configs + beside
         training = progress.phase("probes and companions on the copy", len(together))
@@ -395,6 +393,7 @@ def plan(
     full_recipe: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Check the arguments of `condense` and say what it will do, without doing it."""
+    _check_types(task, space, train_size, val_size, seed, truth_epochs)
     if method not in METHODS:
         raise unknown_name("method", method, METHODS)
     learned = method == "hcdc"
@@ -402,7 +401,8 @@ def plan(
     train_method = train_method or default
     images = isinstance(task, ImageTask)
     if val_method is None:
-        of_images = "aligned" if truth is None else "weighted"
+        relaxed = isinstance(getattr(task, "model", None), str)
+        of_images = "aligned" if truth is None and relaxed else "weighted"
         val_method = (of_images if images else "both") if learned else "same"
     if train_method not in REDUCERS:
         raise unknown_name("train_method", train_method, REDUCERS)
@@ -422,13 +422,15 @@ def plan(
         ratio = IMAGE_RATIO if images else len(task.val) / len(task.train)
         val_size = max(round(train_size * ratio), getattr(task, "num_classes", None) or 1)
         val_size = min(val_size, len(task.val))
-        if isinstance(task, ImageTask):
+        if isinstance(task, ImageTask) and val_method != "weighted":  # which takes images of any class
             val_size = min(val_size, task.most("val")) or task.num_classes
     if isinstance(task, ImageTask):
         task.bind(space, space.sample(1, numpy_stream(seed, "plan"))[0])
         task.labels("train", train_size)
-        if val_method != "real":
+        if val_method not in ("real", "weighted"):
             task.labels("val", val_size)
+        if truth is not None:
+            check_truth(truth, task)
     name = task.data.name if hasattr(task, "data") else "memory"
     options = dict(options or {})
     reducer, reducer_preset = _reducer(train_method, preset, name, {} if learned else options)
@@ -470,10 +472,10 @@ def plan(
 
     scored = getattr(task, "num_classes", None) is not None
     by_loss = val_method in LEARNED or not scored
-    full, small = _recipes(task, train_size, "loss" if by_loss else "accuracy")
+    full, small = _recipes(task, train_size, truth_epochs, "loss" if by_loss else "accuracy")
     small = _changed("recipe", small, recipe or {}, task)
     full = _changed("full_recipe", full, full_recipe or {}, task)
-    if images and "steps" not in (full_recipe or {}):
+    if images and "batch" in (full_recipe or {}) and "steps" not in (full_recipe or {}):
         whole = len(task.train)
         full = dataclasses.replace(full, steps=truth_epochs * max(1, whole // (full.batch or whole)))
     settings = {k: v for each in (config, probing) if each is not None for k, v in each.settings().items()}
@@ -499,12 +501,11 @@ def plan(
     return made
 
 
-def _recipes(task: Task, train_size: int, metric: str) -> tuple[Recipe, Recipe]:
+def _recipes(task: Task, train_size: int, truth_epochs: int, metric: str) -> tuple[Recipe, Recipe]:
     """How candidates are trained on the full data and on the copy, where nothing else is said.
 
     Images: on the copy 10 epochs at a learning rate of .05, averaged over 8 initialisations. The recipe on
     the small set decides the sign of the rank correlation; chance is what is left (see docs/decisions.md).
-    Steps on the full data follow from its epochs, see `plan`.
     """
     decay = getattr(task, "weight_decay", 5e-4)
     scored = getattr(task, "num_classes", None) is not None
@@ -514,8 +515,8 @@ def _recipes(task: Task, train_size: int, metric: str) -> tuple[Recipe, Recipe]:
     count = len(task.train)
     batch = min(count, 256, max(32, count // 20))  # an epoch of few images has twenty steps all the same
     full = Recipe(
-        lr=0.1, weight_decay=decay, metric="accuracy", optimizer="sgd", batch=batch,
-        augment=task.augmentation, clip=5.0,
+        steps=truth_epochs * (count // batch), lr=0.1, weight_decay=decay, metric="accuracy",
+        optimizer="sgd", batch=batch, augment=task.augmentation, clip=5.0,
     )  # fmt: skip
     batch = min(64, train_size)
     small = Recipe(
@@ -540,6 +541,47 @@ def _changed(argument: str, recipe: Recipe, changes: Mapping[str, Any], task: Ta
     if "metric" in changes and found.metric == "accuracy" and getattr(task, "num_classes", None) is None:
         raise InputError(f"{argument} setting metric 'accuracy': this task has no classes; choose 'loss'")
     return found
+
+
+def check_truth(truth: Any, task: ImageTask) -> None:
+    """Refuse a table of results that are not about the task: other images, or other networks."""
+    if isinstance(truth, (str, os.PathLike)):
+        raise InputError(
+            f"truth is {type(truth).__name__}; give a table: TableTruth(NASBench201Table(file), 'cifar10')"
+        )
+    if not isinstance(truth, TableTruth):
+        return
+    if task.model != "space":
+        raise InputError(
+            "truth: a NAS-Bench-201 table has results of its cells, and the task has another model; leave "
+            "it out"
+        )
+    shape, classes = tuple(task.data.shape), CLASSES[truth.dataset]
+    if (shape, task.num_classes) != ((3, 32, 32), classes):
+        raise InputError(
+            f"truth: {truth.dataset} has {classes} classes of 3 x 32 x 32 pixels, and '{task.data.name}' has "
+            f"{task.num_classes} of {' x '.join(map(str, shape))}, so the table's results are not about it; "
+            "leave it out"
+        )
+
+
+def _check_types(
+    task: object, space: object, train_size: object, val_size: object, seed: object, truth_epochs: object
+) -> None:
+    """Refuse arguments of another kind before they fail somewhere."""
+    if not isinstance(task, Task):
+        raise InputError(
+            f"task is {type(task).__name__}; give a task, e.g. ImageTask(hcdc.data(...)) or GraphTask(...)"
+        )
+    if not isinstance(space, Space):
+        raise InputError(f"space is {type(space).__name__}; give a space, e.g. hcdc.spaces.NASBench201()")
+    whole = {"train_size": train_size, "seed": seed, "truth_epochs": truth_epochs}
+    whole |= {} if val_size is None else {"val_size": val_size}
+    for name, value in whole.items():
+        if value is True or value is False or not isinstance(value, Integral):
+            raise InputError(f"{name} {value!r}: give a whole number")
+    if isinstance(truth_epochs, Integral) and truth_epochs < 1:
+        raise InputError(f"truth_epochs {truth_epochs}: at least 1 is needed")
 
 
 def _check_sizes(task: Task, train_size: int, val_size: int | None) -> None:

@@ -61,13 +61,18 @@ class Coreset(Reducer):
         return ""
 
     def seconds(self, task: Task, part: str, size: int) -> float | None:
-        return embedding_seconds(task, self.steps, self.hidden) if isinstance(task, ImageTask) else None
+        if not isinstance(task, ImageTask):
+            return None
+        return embedding_seconds(task, self.steps, self.hidden) if part == "train" else 0.0  # trained by then
 
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
     ) -> Nodes | Images:
         if isinstance(task, ImageTask):
-            embed = partial(embed_images, task, part, self.steps, self.hidden, seed, progress, self.name)
+            embed = partial(
+                embed_images, task, part, self.steps, self.hidden, seed, progress, self.name,
+                checkpoint.beside("network"),
+            )  # fmt: skip
             return choose_images(task, part, size, self.choose, embed, checkpoint)
         graph = graph_task(task, self.name)
         nodes = graph.part(part)

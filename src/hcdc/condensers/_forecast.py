@@ -114,7 +114,8 @@ def alignment_words(task: ImageTask, space: Space, made: Plan, seed: int) -> str
     )
     longest = max(parts, key=lambda name: parts[name])
     total = max(sum(parts.values()), 1.0)
-    return f"{told}: about {total:,.0f} s, most of it {longest} (estimate from a few images)"
+    hours = f" ({total / 3600:,.1f} h)" if total >= 5400 else ""
+    return f"{told}: about {total:,.0f} s{hours}, most of it {longest} (estimate from a few images)"
 
 
 def _steps(recipe: Recipe, size: int) -> str:

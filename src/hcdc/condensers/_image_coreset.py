@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
 from hcdc.datasets._images import Images
+from hcdc.spaces._base import Params
 from hcdc.tasks._image import ImageTask
 from hcdc.training._convnets import (
     ConvNetRecipe,
@@ -22,6 +24,9 @@ from hcdc.training._convnets import (
     loss_gradient,
     train_convnets,
 )
+
+TRAINED: WeakKeyDictionary[ImageTask, dict[tuple[ConvNetRecipe, int], Params]] = WeakKeyDictionary()
+"""ConvNets behind embeddings, by task, recipe and seed; they go with the task."""
 
 Choose = Callable[[Tensor, int], Tensor]
 """``choose(points [m, k], count)``: positions of the chosen among the points of one class."""
@@ -57,20 +62,35 @@ def choose_images(
 
 
 def embed_images(
-    task: ImageTask, part: str, steps: int, width: int, seed: int, progress: Progress, name: str
+    task: ImageTask,
+    part: str,
+    steps: int,
+    width: int,
+    seed: int,
+    progress: Progress,
+    name: str,
+    checkpoint: Checkpoint,
 ) -> Tensor:
     """Embeddings ``[m, k]`` of a part: penultimate features of a ConvNet-3 trained on T_train, last epoch.
+
+    The network is trained once for a task: T_train and T_val are embedded by the same.
 
     Args:
         steps: Training steps, rounded up to whole epochs.
         width: Of the network.
         name: Of the method that asks, for the report.
+        checkpoint: Of the network.
     """
     per_epoch = math.ceil(len(task.train) / ConvNetRecipe.batch)
     recipe = ConvNetRecipe(epochs=math.ceil(steps / per_epoch), width=width)
-    phase = progress.phase(f"ConvNet embedding for {name}", recipe.epochs)
-    (params,) = train_convnets(task, task.train, [derive(seed, "coreset")], recipe, on_epoch=phase.step)
-    return embeddings(task, recipe.net(task), params, task.part(part))
+    own, key = derive(seed, "coreset"), (recipe, seed)
+    trained = TRAINED.setdefault(task, {})
+    if key not in trained:
+        phase = progress.phase(f"ConvNet embedding for {name}", recipe.epochs)
+        (trained[key],) = train_convnets(
+            task, task.train, [own], recipe, on_epoch=phase.step, checkpoint=checkpoint
+        )
+    return embeddings(task, recipe.net(task), trained[key], task.part(part))
 
 
 def embedding_seconds(task: ImageTask, steps: int, width: int) -> float:

@@ -255,6 +255,7 @@ def choose_recipe(
     seed: int,
     config: Probing,
     tell: Callable[[int, float], None] = lambda found, agreement: None,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[Recipe, list[dict[str, Any]]]:
     """The recipe with which the probes, trained on S_train, are ranked best by their loss on T_val.
 
@@ -263,23 +264,25 @@ def choose_recipe(
         recipes: What to choose from; of equal ones the first is taken.
         trained: The probes trained on S_train by a recipe.
         tell: Called after each recipe with how many were tried and the agreement of this one.
+        checkpoint: Keeps what was found of each recipe.
 
     Returns:
         The recipe, and each one's Spearman correlation on the probes (None where it is not defined).
     """
     real = _pool(task, seed, config, 0)
-    found: list[dict[str, Any]] = []
-    best, chosen = -2.0, recipes[0]
-    for recipe in recipes:
+    place = checkpoint or Checkpoint(None)
+    saved = place.load()
+    found: list[dict[str, Any]] = [] if saved is None else saved[1]["tried"]
+    for recipe in recipes[len(found) :]:
         with torch.no_grad():
             losses = np.asarray([float(mean_loss(task, predict, real)) for predict in trained(recipe)])
         reached = spearman(np.asarray(truth), -losses)  # NaN where losses are not finite
         told = reached if np.isfinite(reached) else None
         found.append({"recipe": recipe.as_dict(), "probe_spearman": told})
-        if reached > best:
-            best, chosen = reached, recipe
+        place.save({}, {"tried": found})
         tell(len(found), reached)
-    return chosen, found
+    reached_by = [-2.0 if told["probe_spearman"] is None else told["probe_spearman"] for told in found]
+    return recipes[int(np.argmax(reached_by))], found
 
 
 def learn_examples(

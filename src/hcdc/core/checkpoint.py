@@ -43,18 +43,30 @@ class Checkpoint:
         path: The file; None switches checkpoints off.
         key: What the run is (see `content_key`); a file with another key is ignored.
         clock: Its seconds are saved too; shared with the checkpoints of its phases.
+        parent: The checkpoint that this is a phase of.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, key: str = "", clock: Clock | None = None):
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        key: str = "",
+        clock: Clock | None = None,
+        parent: Checkpoint | None = None,
+    ):
         self.path = None if path is None else Path(path)
-        self.key = key
+        self.key, self.parent = key, parent
         self.clock = clock or Clock()
 
     def child(self, name: str) -> Checkpoint:
         """A checkpoint for one phase of the run, in a file of its own."""
         if self.path is None:
-            return Checkpoint(None, clock=self.clock)
-        return Checkpoint(self.path.with_name(f"{self.path.name}.{name}"), f"{self.key}/{name}", self.clock)
+            return Checkpoint(None, clock=self.clock, parent=self)
+        path = self.path.with_name(f"{self.path.name}.{name}")
+        return Checkpoint(path, f"{self.key}/{name}", self.clock, self)
+
+    def beside(self, name: str) -> Checkpoint:
+        """A phase that this one shares with the others of its parent; of a run without phases, its child."""
+        return (self.parent or self).child(name)
 
     def timed_anew(self) -> Checkpoint:
         """The same checkpoint with a clock of its own, which begins now."""

@@ -49,7 +49,7 @@ class Phase:
         made = done - self.first_step
         left = (now - self.start) / made * (self.total - done) if made else 0.0
         self.owner.report(
-            f"[{self.owner.index}/{self.owner.count}] {self.name}: {done}/{self.total}"
+            f"[{self.owner.where()}] {self.name}: {done}/{self.total}"
             + (f", {figure}" if figure else "")
             + f", {left:.0f} s left, peak {peak_memory_gib():.1f} GiB",
             last=done >= self.total,
@@ -60,20 +60,23 @@ class Progress:
     """Counts phases and says where a run stands.
 
     Args:
-        count: Number of phases of the run.
+        count: Number of phases of the run; 0 where it is not known.
         every: Seconds between two reports of one phase.
         live: Rewrite one terminal line instead of logging.
     """
 
-    def __init__(self, count: int = 1, every: float = 5.0, live: bool = False):
+    def __init__(self, count: int = 0, every: float = 5.0, live: bool = False):
         self.count, self.every, self.live = count, 0.2 if live else every, live
         self.index = 0
 
     def phase(self, name: str, total: int = 1) -> Phase:
         """Begin the next phase."""
         self.index += 1
-        self.count = max(self.count, self.index)
         return Phase(self, name, total)
+
+    def where(self) -> str:
+        """The phase, and of how many where that is known."""
+        return f"{self.index}/{self.count}" if self.index <= self.count else str(self.index)
 
     def report(self, text: str, last: bool = False) -> None:
         """Say where the run stands; ``last`` ends the live line."""

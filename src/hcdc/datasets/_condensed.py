@@ -55,6 +55,10 @@ class CondensedDataset:
     meta: dict[str, Any]
     record: dict[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        what = f"{self.meta.get('method', 'copy')} of '{self.meta.get('data', {}).get('name', '?')}'"
+        return f"<{what}: S_train {self.train!r}, S_val {'real' if self.val is None else repr(self.val)}>"
+
     def __post_init__(self) -> None:
         given = self.meta
         if not isinstance(given, Mapping):

@@ -46,6 +46,11 @@ class Images:
     def __len__(self) -> int:
         return int(self.y.shape[0])
 
+    def __repr__(self) -> str:
+        weighted = "" if self.weight is None else ", weighted"
+        form = " x ".join(map(str, self.x.shape[1:]))
+        return f"<{len(self):,} images of {form}, {str(self.x.dtype).removeprefix('torch.')}{weighted}>"
+
     def to(self, device: torch.device | str) -> Images:
         return Images(
             self.x.to(device), self.y.to(device), None if self.weight is None else self.weight.to(device)
@@ -81,6 +86,11 @@ class ImageData:
     origin: dict[str, Any] = field(default_factory=dict)
 
     kind = "image"
+
+    def __repr__(self) -> str:
+        parts = " / ".join(f"{len(part):,}" for part in (self.train, self.val, self.test))
+        form = " x ".join(map(str, self.shape))
+        return f"<images '{self.name}': {parts} of {form} in {self.num_classes} classes>"
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -293,7 +293,9 @@ class NASBench201Table:
                 missing = {"index", "ops", *COLUMNS} - set(reader.fieldnames or ())
                 rows = list(reader)
         except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-            raise InputError(f"the NAS-Bench-201 table '{path}' cannot be read: {error}") from error
+            raise InputError(
+                f"the NAS-Bench-201 table '{path}' cannot be read as a .csv or .csv.gz file: {error}"
+            ) from error
         if missing:
             raise InputError(f"the NAS-Bench-201 table '{path}' has no column {', '.join(sorted(missing))}")
         self._index: dict[tuple[int, ...], int] = {}

@@ -135,12 +135,17 @@ class ImageTask(Task):
     weight_decay: float = 5e-4
     smooth: bool = False
     net: Any = None
-    reference: Tensor | None = None
+    reference: Tensor | None = dataclasses.field(default=None, repr=False)
     _parts: dict[str, Images] = dataclasses.field(default_factory=dict, repr=False)
 
     kind = "image"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.data, ImageData):
+            raise InputError(
+                f"ImageTask: data is {type(self.data).__name__}, not images; pass what hcdc.data(...) gives "
+                "for images"
+            )
         if isinstance(self.model, str) and self.model not in ("space", "convnet"):
             raise unknown_name("model", self.model, ("space", "convnet"))
         if not isinstance(self.model, str) and not callable(self.model):
@@ -202,7 +207,7 @@ class ImageTask(Task):
             if config is None:
                 raise InputError(
                     "model: a factory of modules has no relaxed network, so hypergradients in lambda do not "
-                    "exist; choose val_method 'probes', 'weighted', 'random' or 'real'"
+                    "exist; choose val_method 'probes', 'weighted', 'same', 'random' or 'real'"
                 )
             return ModuleNetwork(self.model, config, self.num_classes)
         net = None if space is None else space.network(channels, self.num_classes, config)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.seeds import derive
 from hcdc.datasets._images import ImageData, Images
@@ -32,6 +34,9 @@ from hcdc.training._captured import Captured
 
 BLOCK = 48
 """Training steps whose random draws are made at once."""
+
+SAVE_SECONDS = 5.0
+"""Seconds between two states of a training that are kept."""
 
 CHUNK = 1000
 """Images that are scored at once."""
@@ -174,6 +179,7 @@ def train_convnets(
     recipe: ConvNetRecipe | None = None,
     *,
     on_epoch: Callable[[int], None] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> list[Params]:
     """Train one ConvNet a seed; a network does not depend on which others are trained.
 
@@ -183,6 +189,7 @@ def train_convnets(
         seeds: One a network: initialisation, order of the images, augmentation.
         recipe: The settings; the published ones by default.
         on_epoch: Called with the number of epochs done, over all networks (on CUDA: launched).
+        checkpoint: To continue from, with a file for each network.
 
     Returns:
         Parameters of ``recipe.net(task)`` after the last epoch.
@@ -193,7 +200,7 @@ def train_convnets(
     trainer = _Trainer(task, train, recipe)
     trained = []
     for k, seed in enumerate(seeds):
-        for epoch in trainer.run(seed):
+        for epoch in trainer.run(seed, (checkpoint or Checkpoint(None)).child(str(k))):
             if on_epoch is not None:
                 on_epoch(k * recipe.epochs + epoch)
         trained.append(trainer.vector.detach().clone())
@@ -234,8 +241,21 @@ class _Trainer:
         self.velocity.mul_(self.recipe.momentum).add_(gradient)
         self.vector.sub_(self.lr * self.velocity)
 
-    def run(self, seed: int) -> Iterator[int]:
-        """Train from a fresh start; yields the number of epochs done."""
+    def _save(self, checkpoint: Checkpoint, done: int) -> None:
+        state = {"vector": self.vector, "velocity": self.velocity, "lr": self.lr}
+        checkpoint.save({**state, "generator": self.generator.get_state()}, {"done": done})
+
+    def _load(self, checkpoint: Checkpoint) -> int:
+        """Take up a stored state; returns the epochs done."""
+        if (saved := checkpoint.load()) is None:
+            return 0
+        for own, name in ((self.vector, "vector"), (self.velocity, "velocity"), (self.lr, "lr")):
+            own.copy_(saved[0][name])
+        self.generator.set_state(saved[0]["generator"])
+        return int(saved[1]["done"])
+
+    def run(self, seed: int, checkpoint: Checkpoint) -> Iterator[int]:
+        """Train from a fresh start, or from where an earlier run was; yields the number of epochs done."""
         recipe, count, batch = self.recipe, len(self.train), self.batch
         steps = -(-count // batch)
         device = self.vector.device
@@ -244,11 +264,15 @@ class _Trainer:
         u = torch.rand(self.initialiser.length, generator=self.generator, device=device)
         self.initialiser.write(self.vector, u)
         at_once = max(1, BLOCK // steps)
-        for epoch in range(recipe.epochs):
+        saved = time.monotonic()
+        for epoch in range(self._load(checkpoint), recipe.epochs):
             if epoch in (0, recipe.epochs // 2 + 1):
                 self.lr.fill_(recipe.lr if epoch == 0 else 0.1 * recipe.lr)
                 self.velocity.zero_()
             if epoch % at_once == 0:
+                if time.monotonic() - saved >= SAVE_SECONDS:
+                    self._save(checkpoint, epoch)
+                    saved = time.monotonic()
                 order, drawn = self._draw(at_once, steps)
             for k in range(steps):
                 row = epoch % at_once * steps + k
@@ -258,6 +282,7 @@ class _Trainer:
                     self.augmentation.copy_from(drawn[row * batch : (row + 1) * batch])
                 self.step()
             yield epoch + 1
+        self._save(checkpoint, recipe.epochs)
 
     def _draw(self, epochs: int, steps: int) -> tuple[Tensor, Augmentation | None]:
         """Orders of the images ``[epochs * steps, batch]`` (what is too much is image 0), augmentation."""
