@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -75,6 +76,33 @@ def test_each_training_set_has_the_seconds_of_its_parts(digits, monkeypatch, thr
     )
     assert list(quick[0].part_seconds) == ["a"]
     assert late[0].part_seconds["b"] >= 0.2 > quick[0].part_seconds["a"]
+
+
+def test_on_cuda_events_of_streams_are_counted(monkeypatch):
+    """Milliseconds on each stream, of which as many run at the same time as there are networks."""
+    now = [0.0]
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            self.at = now[0]
+
+        def elapsed_time(self, other):
+            return other.at - self.at
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=3 * 2**32)
+    )
+    for networks, at_once in ((2, 2), (8, 3)):  # 4 GiB each
+        times = truths._PartTimes("cuda", networks)
+        for _ in range(2):
+            with times.of((0, "val")):
+                now[0] += 1500.0
+            now[0] += 7.0
+        assert times.seconds() == pytest.approx({(0, "val"): 3.0 / at_once})
 
 
 @CUDA
