@@ -305,9 +305,10 @@ class TestTM(ImageReducerConformance):
         reducer, task = self.make(), tiny_image_task()
         options = {"progress": Progress(), "checkpoint": Checkpoint(None)}
         found = list(reducer.iterates(task, "train", 6, 0, every=1, **options))
-        assert [done for done, _ in found] == [1, 2, 3, 4]
-        assert image_bytes(found[-1][1]) == image_bytes(run(reducer))
-        assert len({image_bytes(images) for _, images in found}) == 4
+        assert [now.iteration for now in found] == [1, 2, 3, 4]
+        assert image_bytes(found[-1].images) == image_bytes(run(reducer))
+        assert len({image_bytes(now.images) for now in found}) == 4
+        assert len({now.step_size for now in found}) == 4
 
     def test_refuses_other_data(self):
         from tiny_graph import tiny_task

@@ -121,6 +121,21 @@ def test_gradient_matching_is_measured_on_its_way(images):
     assert last["iteration"] is None
 
 
+def test_trajectory_matching_is_measured_at_the_step_size_it_has_learned(images, sums):
+    options = {"iterations": 3, "experts": 1, "start_epochs": 1, "target_epochs": 1, "student_steps": 2}
+    options |= {"width": 4, "step_size": 0.02, "lr_step": 1e-5, "expert_batch": 6}
+    found = run(images, ["tm"], options=options, every=1)
+    assert [r["iteration"] for r in found] == [1, 2, None]
+    sizes = [r["step_size"] for r in found]
+    assert len({*sizes, 0.02}) == 4
+    assert [call["recipe"].lr for call in sums] == sizes
+    assert len({r["test_accuracy"] for r in found}) == 3
+    (last,) = run(images, ["tm"], options=options)[3:]
+    assert (last["iteration"], last["step_size"]) == (None, sizes[-1])
+    run(images, ["dm"], options={"iterations": 1, "width": 4})
+    assert sums[-1]["recipe"].lr == 0.01
+
+
 def test_a_run_that_is_cut_off_continues(images, sums, begun, monkeypatch):
     whole = shown(run(images, ["dc"], options=QUICK, every=1))
     assert begun == [0, 1, 2, 3]

@@ -24,7 +24,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -63,6 +63,14 @@ SMALLEST = 1e-3
 """The step size never falls below this share of its start."""
 
 PRECISIONS = ("tf32", "bf16")
+
+
+class Iterate(NamedTuple):
+    """The synthetic set after some iterations, and the step size a that was learned with it."""
+
+    iteration: int
+    images: Images
+    step_size: float
 
 
 @dataclass(frozen=True)
@@ -162,8 +170,8 @@ class TM(Reducer):
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
     ) -> Images:
-        *_, (_, small) = self.iterates(task, part, size, seed, progress=progress, checkpoint=checkpoint)
-        return small
+        *_, last = self.iterates(task, part, size, seed, progress=progress, checkpoint=checkpoint)
+        return last.images
 
     def iterates(
         self,
@@ -175,8 +183,8 @@ class TM(Reducer):
         progress: Progress,
         checkpoint: Checkpoint,
         every: int = 0,
-    ) -> Iterator[tuple[int, Images]]:
-        """The synthetic set while it is learned: ``(iterations done, images)`` and the last one at the end.
+    ) -> Iterator[Iterate]:
+        """The synthetic set while it is learned, and the last one at the end.
 
         Args:
             task, part, size, seed, progress, checkpoint: As in `reduce`, which takes the last.
@@ -191,12 +199,12 @@ class TM(Reducer):
             try:
                 for step in self._run(images, part, seed, match, done, progress, checkpoint):
                     if every and step % every == 0 and step < self.iterations:
-                        yield step, match.images()
+                        yield Iterate(step, match.images(), float(match.size))
             except HcdcError:
                 forget_experts(checkpoint, self.experts)  # the same run would end here again
                 raise
             forget_experts(checkpoint, self.experts)
-        yield self.iterations, match.images()
+        yield Iterate(self.iterations, match.images(), float(match.size))
 
     def _run(
         self,

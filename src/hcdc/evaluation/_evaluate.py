@@ -205,7 +205,6 @@ def evaluate(
         asked = f"{candidates:,} candidates were asked for, and {len(configs):,} judge the copy"
         log.warning("%s: %s", asked, _available(space, len(configs) + dropped))
     progress = progress or Progress()
-    progress.count = max(progress.count, 1 if table is not None else 4 if rivals else 2)
     run = _Judge(task, space, configs, small, device, progress, _writable(cache_folder(cache)), table)
     parts = {"copy": small.val if small.val is not None else task.val}
     if rivals:  # what cannot be drawn is found out before the work

@@ -3,7 +3,8 @@
     python -m hcdc.experiments.convnet_accuracy --dataset cifar10 --methods random,herding,dm --out FILE
 
 300 epochs without augmentation for random, K-Center, Herding, DC and KIP; 1000 epochs with it for DSA, DM and
-TM. The last epoch counts. ``--every N`` also measures gradient matching at each N-th iteration. A run that is
+TM, which trains at the step size that it has learned. The last epoch counts. ``--every N`` also measures
+gradient and trajectory matching at each N-th iteration. A run that is
 cut off continues from ``--checkpoint``. ``--keep FOLDER`` keeps the set as a copy for protocol ``nas201``.
 ``--copies FILE,FILE`` measures condensed files in place of methods.
 """
@@ -21,6 +22,7 @@ import torch
 
 from hcdc.condensers import Reducer, make_reducer, plan, reducer_presets
 from hcdc.condensers._dc import ImageMatching
+from hcdc.condensers._tm import TM
 from hcdc.core import records
 from hcdc.core.checkpoint import Checkpoint, content_key
 from hcdc.core.errors import InputError
@@ -30,6 +32,7 @@ from hcdc.datasets._images import ImageData, Images
 from hcdc.experiments.nas201 import copy_arguments, keep_copy, kept_name
 from hcdc.tasks import ImageTask
 from hcdc.training import convnet_accuracy
+from hcdc.training._convnets import ConvNetRecipe
 
 PROTOCOL = "convnet-accuracy"
 AUGMENTED = ("dsa", "dm", "tm")
@@ -50,21 +53,29 @@ def sets(
     every: int,
     folder: Path | None,
 ) -> Iterator[tuple[int | None, Images, dict[str, Any]]]:
-    """Condensed training sets: ``(iteration, images, settings)``; the last one has iteration None."""
+    """Condensed training sets: ``(iteration, images, what a record says of it)``; the last one has iteration
+    None."""
     reducer = reducer_for(task.data.name, method, options)
     key = content_key({"method": method, "size": size, "seed": seed, "settings": reducer.settings()})
     store = Checkpoint(None if folder is None else folder / f"{key}.checkpoint", key)
+    told = {"settings": reducer.settings()}
     if every and isinstance(reducer, ImageMatching):
         images = None
         for iterate in reducer.iterates(task, "train", size, seed, store):
             images = iterate.images
             if iterate.iteration % every == 0:
-                yield iterate.iteration, images, reducer.settings()
+                yield iterate.iteration, images, told
         assert images is not None
-        yield None, images, reducer.settings()
+        yield None, images, told
         return
-    made = reducer.reduce(task, "train", size, seed, progress=Progress(), checkpoint=store)
-    yield None, made, reducer.settings()
+    if isinstance(reducer, TM):
+        for found in reducer.iterates(
+            task, "train", size, seed, progress=Progress(), checkpoint=store, every=every
+        ):
+            iteration = found.iteration if found.iteration < reducer.iterations else None
+            yield iteration, found.images, {**told, "step_size": found.step_size}
+        return
+    yield None, reducer.reduce(task, "train", size, seed, progress=Progress(), checkpoint=store), told
 
 
 def run(
@@ -107,7 +118,7 @@ def run(
         for seed in seeds:
             begun = time.perf_counter()
             measuring = 0.0
-            for iteration, small, settings in sets(task, method, size, seed, options or {}, every, kept):
+            for iteration, small, found in sets(task, method, size, seed, options or {}, every, kept):
                 spent = time.perf_counter() - begun - measuring
                 before = time.perf_counter()
                 if keep is not None and iteration is None:
@@ -117,7 +128,7 @@ def run(
                     copy = CondensedDataset(small.to("cpu"), val, made.meta, told)
                     keep_copy(Path(keep), copy, kept_name(made, method, seed))
                 what = {"method": method, "per_class": per_class, "seed": seed, "iteration": iteration}
-                what |= {"settings": settings, "condense_seconds": spent}
+                what |= {**found, "condense_seconds": spent}
                 measure(task, dataset, small, what, out, networks, epochs, device)
                 measuring += time.perf_counter() - before
 
@@ -134,7 +145,10 @@ def measure(
 ) -> None:
     """Train ConvNets on a condensed set and append the record of it, which says ``what`` the set is."""
     augment, seed = what["method"] in AUGMENTED, what["seed"]
-    found = convnet_accuracy(small.to(device), task.data, networks, augment=augment, epochs=epochs, seed=seed)
+    recipe = ConvNetRecipe(lr=what.get("step_size", ConvNetRecipe.lr))
+    found = convnet_accuracy(
+        small.to(device), task.data, networks, augment=augment, epochs=epochs, seed=seed, recipe=recipe
+    )
     record = {"protocol": PROTOCOL, "dataset": dataset, **what, **found}
     records.append(out, record | {"environment": records.environment(device)})
     log.info("%s seed %d at %s: %.4f", what["method"], seed, what["iteration"], found["test_accuracy"])

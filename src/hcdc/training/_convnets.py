@@ -347,7 +347,7 @@ def convnet_accuracy(
 
     Returns:
         ``test_accuracy`` (mean over networks), ``test_std``, the list ``test_accuracies``, ``networks``,
-        ``epochs`` and ``augment``; accuracies are shares.
+        ``epochs``, ``augment`` and ``lr``; accuracies are shares.
     """
     if networks < 1:
         raise InputError(f"networks {networks}: at least 1 network is needed")
@@ -368,4 +368,5 @@ def convnet_accuracy(
         "networks": networks,
         "epochs": recipe.epochs,
         "augment": augment,
+        "lr": recipe.lr,
     }
