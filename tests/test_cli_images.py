@@ -242,7 +242,7 @@ def test_alignment_counts_and_times_its_trainings():
     task, space = ImageTask(data("digits")), NASBench201(channels=2)
     made = plan(task, space, train_size=20, options={**QUICK, "trajectories": 3, "points": 2, "holdout": 4})
     told = hcdc.cli._cost(made, task, space, "cpu", 0)
-    assert told.startswith("10 full-data trainings of the relaxed network (8 steps of 44 images)")
+    assert told.startswith("10 full-data trainings of the relaxed network (2 steps of 44 images)")
     assert re.search(r"about [\d,]+ s, most of it .* \(estimate from a few images\)$", told)
     both = plan(task, space, train_size=20, val_method="both", options={**QUICK, "calibrate": True})
     told = hcdc.cli._cost(both, task, space, "cpu", 0)

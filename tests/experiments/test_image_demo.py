@@ -66,7 +66,7 @@ def test_the_demo_writes_copies_evaluations_figures_and_a_page(tmp_path, monkeyp
     assert "(shortened)" in page
     assert "Shortened runs (preset 'demo'): dm" in page
     assert "mean absolute change of a pixel" in page
-    assert progress.index == progress.count == demo.PHASES
+    assert demo.PHASES - 1 <= progress.index <= demo.PHASES == progress.count  # two rivals may be one
     assert any("hcdc-probes: searching 3 cells" in text for text in reports)
     assert not list((tmp_path / "out").glob(".*.ckpt*"))
 

@@ -46,7 +46,8 @@ higher rate: on 24 other cells the loss on the validation images ranks at .94 wi
 (records/tuning/digits.json)."""
 PHASES = 18
 """Steps that progress counts: S_train and the judging of each copy, random's S_val, probes on the full data,
-on two copies and two S_val from them, two rivals, the full data twice."""
+on two copies and two S_val from them, two rivals (one where neither is shorter than the whole training), the
+full data twice."""
 SURE = 0.8
 """Agreement of the truth with a second seed below which the demo says that it is low."""
 TITLE = "hcdc demo: small copies of handwritten digits (shortened)"
