@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from quick_hcdc import PAPER, QUICK, SPACE, Interrupting, content, make, short_recipes, tiny_table
+from quick_hcdc import PAPER, QUICK, SPACE, Interrupting, content, make, poor_start, short_recipes, tiny_table
 from reducer_conformance import reduce
 from tiny_graph import tiny_data, tiny_task
 
@@ -105,7 +105,8 @@ def test_balanced_and_proportional_labels():
     assert make(val_size=12, options={**QUICK, "labels": "balanced"}).val.y.bincount().tolist() == [4, 4, 4]
 
 
-def test_a_learned_adjacency_is_symmetric_and_non_negative_without_loops():
+def test_a_learned_adjacency_is_symmetric_and_non_negative_without_loops(monkeypatch):
+    poor_start(monkeypatch)
     plain = make(val_size=12).val.graph.adj
     adj = make(val_size=12, options={**QUICK, "adjacency": True, "lr": 0.05}).val.graph.adj
     assert torch.equal(adj, adj.t())
@@ -208,10 +209,19 @@ def test_the_best_iterate_is_kept():
     found = learn(**settings, steps=8)
     values = [entry["held_out"] for entry in found.history]
     best = int(np.argmin(values))
-    assert best < len(values) - 1
-    cut = learn(**settings, steps=best + 1)
+    assert 0 < best < len(values) - 1
+    cut = learn(**settings, steps=best)
     assert [entry["held_out"] for entry in cut.history] == values[: best + 1]
     assert torch.equal(found.val.graph.x, cut.val.graph.x)
+
+
+def test_the_start_is_kept_where_nothing_is_better(caplog):
+    found = learn(points=1, patience=99, lr=5.0, steps=4)
+    assert [entry["step"] for entry in found.history] == [0, 1, 2, 3, 4]
+    values = [entry["held_out"] for entry in found.history]
+    assert min(values[1:]) > values[0]
+    assert torch.equal(found.val.graph.x, tiny_task().sample("val", 9, 0).graph.x)
+    assert "S_val stays as it began" in caplog.text
 
 
 def test_it_stops_early_where_nothing_improves():
@@ -292,7 +302,8 @@ def test_a_finite_space_is_condensed_on_one_half():
 
 @pytest.mark.parametrize("classes", [3, None])
 @pytest.mark.parametrize("options", [QUICK, {**QUICK, "val_batch": 4}, PAPER])
-def test_tables(classes, options):
+def test_tables(classes, options, monkeypatch):
+    poor_start(monkeypatch)
     task = tiny_table(classes)
     small = make(task, task.space(), options=options)
     assert (len(small.train), len(small.val)) == (6, 9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,8 @@ RELAXATIONS = ("softmax", "gdas")
 
 LEAST = 0.01
 """Weight of an operation that lambda gives less, where operations are drawn: the logit of 0 is infinite."""
+
+log = logging.getLogger("hcdc")
 
 VALIDATED = 4
 """Original validation images for one of training in a hypergradient: they need one gradient, no products."""
@@ -373,13 +376,15 @@ class _Run:
         held = self.points(self.draw("holdout", config.holdout), "holdout")
         path = Trajectories(self.space, self.starts())
         seen: Points | None = None
-        best, best_tensors, stale = float("inf"), self.tensors, 0
+        stale, begun = 0, 0
         saved = self.checkpoint.child("val").load()
-        begun = 0
         if saved is not None:
             tensors, state = saved
             begun, best, stale, self.history = state["step"], state["best"], state["stale"], state["history"]
             self.tensors, self.first, self.second, best_tensors = (self._part(tensors, p) for p in "tmvb")
+        else:  # the start is an iterate too
+            best, best_tensors = self.objective(held), {k: v.clone() for k, v in self.tensors.items()}
+            self.history.append({"step": 0, "held_out": best})
         self.phase.first_step = begun
         bounds = [config.steps * (t + 1) // config.points for t in range(config.points)]
         for t, bound in enumerate(bounds):
@@ -403,6 +408,10 @@ class _Run:
                 path.lam = self.next_lam(fresh, t, begun >= bound)
         assert seen is not None
         self.phase.step(config.steps, f"best held-out {best:.3f}")
+        if best == self.history[0]["held_out"]:
+            log.warning(
+                "aligning hypergradients improved nothing on held-out points: S_val stays as it began"
+            )
         trained = (seen, held) if config.response == "own" else ()
         probes: dict[str, list[Any]] = {
             "lam": [row for points in trained for row in self.weights(points.at).tolist()],
