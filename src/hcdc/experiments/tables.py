@@ -45,6 +45,7 @@ RIVALS = {
     "random-val-loss": "same S_train, random validation nodes, by loss",
     "random-reach-val-loss": "same S_train, S_val before learning, by loss",
     "real-val": "same S_train, the whole real validation set",
+    "real-val-loss": "same S_train, the whole real validation set, by loss",
     "ridge-probes": "kernel ridge on the same full trainings",
     "ridge-and-real-val": "that ridge and the real validation loss, equal weights",
     "early-stopping": "full data, as many example visits as the copy",
