@@ -446,14 +446,20 @@ def truth_of(task, space, tmp_path):
     )  # fmt: skip
 
 
-def test_a_changed_module_is_trained_anew(task, tmp_path, monkeypatch):
-    """Two modules of one name: the second must not be given the results of the first."""
+@pytest.mark.parametrize("zeros", [False, True])
+def test_a_changed_module_is_trained_anew(task, tmp_path, monkeypatch, zeros):
+    """Two modules of one name: the second must not be given the results of the first, also where both begin
+    with a last layer of zeros, so with equal outputs."""
     space = Finite("width", [4, 8])
 
     def factory(activation):
         def make(config):
             width = config["width"]
-            return nn.Sequential(nn.Flatten(), nn.Linear(64, width), activation(), nn.Linear(width, 10))
+            made = nn.Sequential(nn.Flatten(), nn.Linear(64, width), activation(), nn.Linear(width, 10))
+            if zeros:
+                nn.init.zeros_(made[3].weight)
+                nn.init.zeros_(made[3].bias)
+            return made
 
         return make
 
