@@ -192,7 +192,7 @@ def test_the_record_and_the_file(tmp_path):
     record = small.record
     assert record["condense_seconds"] == pytest.approx(sum(record["phases"].values()))
     assert set(record["phases"]) == {"train", "val"}
-    assert [entry["step"] for entry in record["history"]] == [1, 2, 3, 4]
+    assert [entry["step"] for entry in record["history"]] == [0, 1, 2, 3, 4]
     assert record["environment"]["device"].startswith("cpu")
     again = CondensedDataset.load(small.save(tmp_path / "a.hcdc"))
     assert content(again) == content(small)
