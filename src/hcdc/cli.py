@@ -29,6 +29,7 @@ import hcdc
 from hcdc.condensers import Plan, plan
 from hcdc.condensers._forecast import alignment_words, point_count
 from hcdc.condensers._probing import companion_configs, probe_configs, recipes_around
+from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import HcdcError, InputError, unknown_name
 from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
@@ -645,7 +646,7 @@ def condense(
     if not quiet:
         lines = _plan_lines(made, task, device)
         _say(lines, quiet)
-        if any(file.name.startswith(checkpoint.name) for file in out.resolve().parent.iterdir()):
+        if Checkpoint(checkpoint, made.key()).begun():
             cost = "what is left of an earlier run"
         else:  # an estimate, which takes its time
             cost = _cost(made, task, searched, device, seed)

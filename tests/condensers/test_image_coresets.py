@@ -6,6 +6,8 @@ from image_reducer_conformance import ImageReducerConformance
 from reducer_conformance import RecordingProgress, reduce
 from tiny_images import tiny_image_task
 
+import hcdc.condensers._image_coreset as image_coreset
+from hcdc.condensers import condense
 from hcdc.condensers._herding import Herding
 from hcdc.condensers._image_coreset import embed_images
 from hcdc.condensers._kcenter import KCenter
@@ -13,6 +15,7 @@ from hcdc.condensers._registry import make_reducer
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
+from hcdc.spaces import NASBench201
 from hcdc.training._convnets import ConvNetRecipe, train_convnets
 
 
@@ -82,3 +85,34 @@ def test_one_network_embeds_both_parts(file, tmp_path, monkeypatch):
     assert len([done for _, done, total in seen.steps if total == 4]) == 4  # epochs, once
     assert torch.equal(chosen[1].x, reduce(KCenter(steps=4, hidden=6), tiny_image_task(), "val", 6, 0).x)
     assert not torch.equal(chosen[1].x, reduce(KCenter(steps=4, hidden=6), tiny_image_task(), "val", 6, 1).x)
+
+
+def test_seconds_of_the_network_count_once_after_an_interruption(tmp_path, monkeypatch):
+    """They are those of S_train; a clock that stands but for a minute of the training."""
+    now = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    train = image_coreset.train_convnets
+
+    def slow(*arguments, **options):
+        now[0] += 60
+        return train(*arguments, **options)
+
+    choose = KCenter.choose
+    monkeypatch.setattr(image_coreset, "train_convnets", slow)
+    task, calls = tiny_image_task(), []
+
+    def chosen(self, points, count):
+        calls.append(count)
+        if len(calls) == 4:  # three classes of S_train, then S_val
+            raise KeyboardInterrupt
+        return choose(self, points, count)
+
+    monkeypatch.setattr(KCenter, "choose", chosen)
+    given = {"train_size": 6, "val_size": 6, "options": {"steps": 4, "hidden": 6}}
+    arguments = (task, NASBench201(), "kcenter")
+    with pytest.raises(KeyboardInterrupt):
+        condense(*arguments, **given, checkpoint=tmp_path / "run")
+    monkeypatch.setattr(image_coreset, "train_convnets", train)
+    small = condense(*arguments, **given, checkpoint=tmp_path / "run")
+    assert small.record["phases"] == {"train": 60.0, "val": 0.0}
+    assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from quick_hcdc import Interrupting, content, poor_start
+from quick_hcdc import Interrupting, content, poor_start, tiny_table
 from scipy import stats
 from tiny_images import tiny_image_data
 from torch import nn
@@ -382,6 +382,31 @@ def test_a_table_about_other_images_or_networks_is_refused(task):
         plan(task, SPACE, train_size=6, val_method="probes", truth=truth)
     with pytest.raises(InputError, match="the task has another model"):
         plan(ImageTask(task.data, FACTORY), SPACE, train_size=6, val_method="probes", truth=truth)
+
+
+def test_a_table_is_refused_where_there_are_no_images():
+    with pytest.raises(InputError, match="results on images, and the task is a table"):
+        plan(tiny_table(), tiny_table().space(), train_size=6, truth=TableTruth(None, "cifar10"))
+
+
+def test_statistics_of_the_training_images_are_refused_before_the_work(task):
+    with pytest.raises(InputError, match="full_recipe setting 'statistics' is not known"):
+        plan(task, SPACE, train_size=6, full_recipe={"statistics": "train"})
+    with pytest.raises(InputError, match="recipe setting statistics 'train': modules of your own"):
+        plan(ImageTask(task.data, FACTORY), SPACE, train_size=6, recipe={"statistics": "train"})
+
+
+def test_the_start_is_kept_where_nothing_is_better_and_after_an_interruption(task, tmp_path, monkeypatch):
+    monkeypatch.setattr(aligning._Run, "objective", lambda run, held: 1.0 + len(run.history))
+    counting = Interrupting(phase="original hypergradients and S_val")
+    small = make(task, progress=counting)
+    start = task.sample("val", 15, 0)
+    assert torch.equal(small.val.x, start.x)
+    assert [look["held_out"] for look in small.record["history"]] == [1, 2, 3, 4]
+    stop = Interrupting(counting.reports - 1, "original hypergradients and S_val")
+    with pytest.raises(KeyboardInterrupt):
+        make(task, progress=stop, checkpoint=tmp_path / "run")
+    assert make(task, checkpoint=tmp_path / "run").to_bytes() == small.to_bytes()
 
 
 def test_weighted_examples_may_be_of_any_class(task):

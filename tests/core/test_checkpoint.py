@@ -134,3 +134,16 @@ def test_phases_of_a_run_share_what_lies_beside_them(tmp_path):
     assert run.child("network").load() == ({}, {"done": 3})
     assert run.beside("network").load() == ({}, {"done": 3})
     assert Checkpoint(None).child("train").beside("network").load() is None
+
+
+def test_a_run_has_begun_where_a_state_of_its_own_lies(tmp_path):
+    run = Checkpoint(tmp_path / "run", "key")
+    assert not run.begun()
+    (tmp_path / "run.train").write_bytes(b"not a checkpoint")
+    Checkpoint(tmp_path / "run", "other").child("val").save({}, {})
+    Checkpoint(tmp_path / "runner", "key").save({}, {})
+    assert not run.begun()
+    run.child("scores").child("deep").save({}, {})
+    assert run.begun()
+    assert not Checkpoint(None).begun()
+    assert not Checkpoint(tmp_path / "nowhere" / "run", "key").begun()

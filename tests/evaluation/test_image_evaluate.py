@@ -481,3 +481,11 @@ def test_what_is_free_to_know_of_a_cell():
     assert found[:5] == [1.0, 1.0, 0.0, 3.0, 1.0]  # none, skip, 1x1, 3x3, pool
     assert found[5] == pytest.approx(np.log(SPACE.parameter_count(config, 3, 10)))
     assert len(found) == 6
+
+
+def test_a_table_about_other_images_is_refused(digits):
+    small = condense(digits, SPACE, "random", train_size=10)
+    with pytest.raises(InputError, match="cifar10 has 10 classes of 3 x 32 x 32"):
+        evaluate(small, candidates=5, table=TableTruth(None, "cifar10"))
+    with pytest.raises(InputError, match="truth is str; give a table"):
+        evaluate(small, candidates=5, table="table.csv")

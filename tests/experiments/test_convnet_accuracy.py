@@ -7,6 +7,7 @@ import pytest
 
 import hcdc
 import hcdc.condensers._dc as dc
+import hcdc.condensers._image_coreset as image_coreset
 from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.experiments import convnet_accuracy as protocol
@@ -121,7 +122,7 @@ def test_gradient_matching_is_measured_on_its_way(images):
     assert last["iteration"] is None
 
 
-def test_trajectory_matching_is_measured_at_the_step_size_it_has_learned(images, sums):
+def test_trajectory_matching_is_measured_at_the_step_size_it_has_learned(images, sums, caplog):
     options = {"iterations": 3, "experts": 1, "start_epochs": 1, "target_epochs": 1, "student_steps": 2}
     options |= {"width": 4, "step_size": 0.02, "lr_step": 1e-5, "expert_batch": 6}
     found = run(images, ["tm"], options=options, every=1)
@@ -134,6 +135,26 @@ def test_trajectory_matching_is_measured_at_the_step_size_it_has_learned(images,
     assert (last["iteration"], last["step_size"]) == (None, sizes[-1])
     run(images, ["dm"], options={"iterations": 1, "width": 4})
     assert sums[-1]["recipe"].lr == 0.01
+    run(images, ["tm"], options=options, keep=str(images.parent / "kept"), val_per_class=2)
+    (file,) = (images.parent / "kept").glob("*.hcdc")
+    out = str(images.with_name("copies.jsonl"))
+    protocol.run_copies(str(images), [str(file)], out, device="cpu")
+    assert sums[-1]["recipe"].lr == next(iter(records.read(out)))["step_size"] == sizes[-1]
+    file.with_suffix(".json").unlink()
+    protocol.run_copies(str(images), [str(file)], out, device="cpu")
+    assert sums[-1]["recipe"].lr == 0.01
+    assert "no record of the step size that it has learned" in caplog.text
+
+
+def test_no_method_uses_what_another_has_trained(images, monkeypatch):
+    trained = []
+    train = image_coreset.train_convnets
+    monkeypatch.setattr(
+        image_coreset, "train_convnets", lambda *a, **k: (trained.append(1), train(*a, **k))[1]
+    )
+    monkeypatch.setattr(protocol, "convnet_accuracy", lambda *a, **k: {"test_accuracy": 0.5})
+    run(images, ["kcenter", "herding"], options={"steps": 2, "hidden": 4})
+    assert len(trained) == 2
 
 
 def test_a_run_that_is_cut_off_continues(images, sums, begun, monkeypatch):

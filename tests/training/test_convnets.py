@@ -171,6 +171,18 @@ def test_an_interrupted_training_continues_to_the_same_network(task, stop, tmp_p
     train_convnets(task, small, [3, 4], recipe, on_epoch=pytest.fail, checkpoint=store)  # all is there
 
 
+def test_a_training_of_another_device_is_not_continued(task, tmp_path):
+    """The state of its generator would not fit."""
+    small, store = task.sample("train", 10, 0), Checkpoint(tmp_path / "run", "key")
+    (whole,) = train_convnets(task, small, [3], QUICK, checkpoint=store)
+    tensors, state = store.child("0").load()
+    assert state == {"done": 6, "device": "cpu"}
+    tensors["generator"] = torch.zeros(16, dtype=torch.uint8)
+    store.child("0").save({**tensors, "vector": 0 * tensors["vector"]}, {"done": 3, "device": "cuda"})
+    (again,) = train_convnets(task, small, [3], QUICK, checkpoint=store)
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+
 def test_epochs_are_counted_over_all_networks(task):
     seen = []
     train_convnets(task, task.sample("train", 10, 0), [0, 1], QUICK, on_epoch=seen.append)

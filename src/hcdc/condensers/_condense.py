@@ -394,6 +394,8 @@ def plan(
 ) -> Plan:
     """Check the arguments of `condense` and say what it will do, without doing it."""
     _check_types(task, space, train_size, val_size, seed, truth_epochs)
+    if truth is not None:
+        check_truth(truth, task)
     if method not in METHODS:
         raise unknown_name("method", method, METHODS)
     learned = method == "hcdc"
@@ -429,8 +431,6 @@ def plan(
         task.labels("train", train_size)
         if val_method not in ("real", "weighted"):
             task.labels("val", val_size)
-        if truth is not None:
-            check_truth(truth, task)
     name = task.data.name if hasattr(task, "data") else "memory"
     options = dict(options or {})
     reducer, reducer_preset = _reducer(train_method, preset, name, {} if learned else options)
@@ -530,27 +530,36 @@ def _changed(argument: str, recipe: Recipe, changes: Mapping[str, Any], task: Ta
     """A recipe with some settings of the user's, given as the ``argument`` of `plan`."""
     images = isinstance(task, ImageTask)
     known = [f.name for f in dataclasses.fields(recipe)] if images else ["steps", "lr", "seeds", "metric"]
-    if argument == "full_recipe":
-        known.remove("metric")
+    if argument == "full_recipe":  # scores on the full data are accuracies by the batch's statistics
+        known = [name for name in known if name not in ("metric", "statistics")]
     for name in changes:
         if name not in known:
             raise unknown_name(f"{argument} setting", name, known)
     found = dataclasses.replace(recipe, **changes)
     if images and found.optimizer != "sgd":
         raise InputError(f"{argument} setting optimizer '{found.optimizer}': images are trained by 'sgd'")
+    if images and found.statistics == "train" and callable(getattr(task, "model", None)):
+        raise InputError(
+            f"{argument} setting statistics 'train': modules of your own are scored with the statistics of "
+            "the images that are scored; choose 'batch'"
+        )
     if "metric" in changes and found.metric == "accuracy" and getattr(task, "num_classes", None) is None:
         raise InputError(f"{argument} setting metric 'accuracy': this task has no classes; choose 'loss'")
     return found
 
 
-def check_truth(truth: Any, task: ImageTask) -> None:
-    """Refuse a table of results that are not about the task: other images, or other networks."""
-    if isinstance(truth, (str, os.PathLike)):
+def check_truth(truth: Any, task: Task) -> None:
+    """Refuse what is no table of results, or one that is not about the task: other data or networks."""
+    if not hasattr(truth, "spec"):
         raise InputError(
             f"truth is {type(truth).__name__}; give a table: TableTruth(NASBench201Table(file), 'cifar10')"
         )
     if not isinstance(truth, TableTruth):
         return
+    if not isinstance(task, ImageTask):
+        raise InputError(
+            f"truth: the table has results on images, and the task is a {task.kind}; leave it out"
+        )
     if task.model != "space":
         raise InputError(
             "truth: a NAS-Bench-201 table has results of its cells, and the task has another model; leave "

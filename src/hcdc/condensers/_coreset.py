@@ -69,10 +69,11 @@ class Coreset(Reducer):
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
     ) -> Nodes | Images:
         if isinstance(task, ImageTask):
+            place = checkpoint.beside("network")
+            place = place if part == "train" else place.timed_anew()  # its seconds are those of S_train
             embed = partial(
-                embed_images, task, part, self.steps, self.hidden, seed, progress, self.name,
-                checkpoint.beside("network"),
-            )  # fmt: skip
+                embed_images, task, part, self.steps, self.hidden, seed, progress, self.name, place
+            )
             return choose_images(task, part, size, self.choose, embed, checkpoint)
         graph = graph_task(task, self.name)
         nodes = graph.part(part)

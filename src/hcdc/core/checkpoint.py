@@ -68,6 +68,21 @@ class Checkpoint:
         """A phase that this one shares with the others of its parent; of a run without phases, its child."""
         return (self.parent or self).child(name)
 
+    def begun(self) -> bool:
+        """Whether an earlier run has left a state of this one, or of one of its phases."""
+        if self.path is None or not self.path.parent.is_dir():
+            return False
+        for file in self.path.parent.iterdir():
+            if file.name == self.path.name or file.name.startswith(f"{self.path.name}."):
+                try:
+                    with safe_open(file, framework="pt") as found:
+                        key = (found.metadata() or {}).get("key", "")
+                except (SafetensorError, OSError):
+                    continue
+                if key == self.key or key.startswith(f"{self.key}/"):
+                    return True
+        return False
+
     def timed_anew(self) -> Checkpoint:
         """The same checkpoint with a clock of its own, which begins now."""
         return Checkpoint(self.path, self.key)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from scipy import stats
 
+from hcdc.condensers._condense import check_truth
 from hcdc.core import ranks
 from hcdc.core.checkpoint import Checkpoint, content_key
 from hcdc.core.errors import InputError, NumericalError
@@ -200,6 +201,8 @@ def evaluate(
     space = from_spec(small.meta["space"])
     full = Recipe.from_dict(small.meta["full_recipe"])
     recipe = Recipe.from_dict(small.meta["calibrated_recipe"])
+    if table is not None:
+        check_truth(table, task)
     configs, dropped = checked_judges(small, task, candidates, seed)
     if len(configs) + dropped < candidates:
         asked = f"{candidates:,} candidates were asked for, and {len(configs):,} judge the copy"
@@ -222,7 +225,11 @@ def evaluate(
     full_seconds = sum(r.seconds for r in known)
 
     results = run.on_copy(parts, recipe)
-    proxy = proxy_scores(results, recipe.metric, "copy")
+    try:
+        proxy = proxy_scores(results, recipe.metric, "copy")
+    except NumericalError:
+        run.forget()  # the same command would end here again
+        raise
     proxy_seconds = sum(r.seconds_for("copy") for r in results)
     if condense_seconds is None:
         condense_seconds = small.record.get("condense_seconds")
@@ -345,8 +352,7 @@ class _Judge:
             "device": device_name(device),  # seconds are its own
         }
         self.by = str(small.meta["calibrated_recipe"]["metric"])
-        method = small.meta["val_method"]
-        self.drawn = method == "random" or (method == "same" and small.meta.get("train_method") == "random")
+        self.drawn = small.meta["val_method"] == "random"
         self.metric = "accuracy" if getattr(task, "num_classes", None) is not None else "loss"
         size = round(len(small.train) * len(task.val) / len(task.train))
         least = getattr(task, "num_classes", None) or 1
@@ -387,7 +393,8 @@ class _Judge:
             )
         else:
             phase.step(len(results))
-        if bad := diverged(results, next(iter(parts))):
+        bad = diverged(results, next(iter(parts)))
+        if 0 < len(bad) < len(results):
             log.warning("%s: %d of %d diverged and are ranked last", name, len(bad), len(results))
         return results
 

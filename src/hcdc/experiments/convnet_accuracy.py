@@ -12,6 +12,7 @@ cut off continues from ``--checkpoint``. ``--keep FOLDER`` keeps the set as a co
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import time
 from collections.abc import Iterator
@@ -118,13 +119,15 @@ def run(
         for seed in seeds:
             begun = time.perf_counter()
             measuring = 0.0
-            for iteration, small, found in sets(task, method, size, seed, options or {}, every, kept):
+            own = task.to(device)  # what one method has trained is not there for the next
+            for iteration, small, found in sets(own, method, size, seed, options or {}, every, kept):
                 spent = time.perf_counter() - begun - measuring
                 before = time.perf_counter()
                 if keep is not None and iteration is None:
                     made = copies[method, seed]
                     val = plain.sample("val", made.val_size, seed)
                     told = {"condense_seconds": spent, "environment": records.environment(device)}
+                    told |= {k: v for k, v in found.items() if k == "step_size"}
                     copy = CondensedDataset(small.to("cpu"), val, made.meta, told)
                     keep_copy(Path(keep), copy, kept_name(made, method, seed))
                 what = {"method": method, "per_class": per_class, "seed": seed, "iteration": iteration}
@@ -167,11 +170,17 @@ def run_copies(
         if copy.meta["data"].get("fingerprint") != prints:
             raise InputError(f"'{file}' is a copy of other data than '{dataset}'")
     task = ImageTask(images, "convnet").to(device)
-    for copy in copies:
+    for file, copy in zip(files, copies):
         meta = copy.meta
         assert isinstance(copy.train, Images), "a copy of images has images"
         what = {"method": meta["train_method"], "per_class": len(copy.train) // task.num_classes}
         what |= {"seed": meta["seed"], "iteration": None, "settings": meta["settings"]["train"]}
+        beside = Path(file).with_suffix(".json")
+        told = json.loads(beside.read_text()) if beside.exists() else {}
+        if "step_size" in told:
+            what["step_size"] = told["step_size"]
+        elif what["method"] == "tm":
+            log.warning("'%s' has no record of the step size that it has learned: lr .01 is taken", file)
         measure(task, dataset, copy.train, what, out, networks, epochs, device)
 
 

@@ -243,11 +243,13 @@ class _Trainer:
 
     def _save(self, checkpoint: Checkpoint, done: int) -> None:
         state = {"vector": self.vector, "velocity": self.velocity, "lr": self.lr}
-        checkpoint.save({**state, "generator": self.generator.get_state()}, {"done": done})
+        where = self.vector.device.type  # generators of other devices have other states
+        checkpoint.save({**state, "generator": self.generator.get_state()}, {"done": done, "device": where})
 
     def _load(self, checkpoint: Checkpoint) -> int:
         """Take up a stored state; returns the epochs done."""
-        if (saved := checkpoint.load()) is None:
+        saved = checkpoint.load()
+        if saved is None or saved[1]["device"] != self.vector.device.type:
             return 0
         for own, name in ((self.vector, "vector"), (self.velocity, "velocity"), (self.lr, "lr")):
             own.copy_(saved[0][name])

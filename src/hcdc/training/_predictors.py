@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,19 +48,21 @@ def identity(task: Task, space: Space, config: Config) -> str:
     """The key of a candidate's results: its hash and, of a module of the user's own, what it computes.
 
     The code of a module is in no key: without this, a changed one would be given its predecessor's results.
-    Parameters are moved a little first, since a module may begin with zeros in its last layer.
+    Parameters are moved a little first, since a module may begin with zeros in its last layer. Outputs are
+    compared to three digits of the largest, which other processors compute alike.
     """
     if not isinstance(task, ImageTask) or isinstance(task.model, str):
         return config_hash(config)
     network = task.network(space, config)
     chance = stream(0, "identity")
     params = {
-        name: p + 0.05 * torch.randn(p.shape, generator=chance) for name, p in network.init(chance).items()
+        name: p + 0.1 * torch.randn(p.shape, generator=chance) / math.sqrt(max(1, p[:1].numel()))
+        for name, p in network.init(chance).items()
     }
     outputs = network.forward(params, None, task.inputs(task.train.x[:8]).cpu())
-    return (
-        f"{config_hash(config)}-{content_key({'outputs': (outputs.double().round(decimals=4) + 0).tolist()})}"
-    )
+    most = float(outputs.abs().max())
+    told = (outputs.double() / max(most, 1e-12)).round(decimals=3) + 0
+    return f"{config_hash(config)}-{content_key({'most': f'{most:.2e}', 'outputs': told.tolist()})}"
 
 
 def predictors(
