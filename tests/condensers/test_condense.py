@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -143,7 +144,7 @@ def test_full_data_results_of_a_benchmark_are_for_images_alone():
     table = tiny_table()
     for task, space in ((tiny_task(), SPACE), (table, table.space())):
         with pytest.raises(InputError, match="truth: val_method 'both' needs no full-data results"):
-            plan(task, space, train_size=6, truth=object())
+            plan(task, space, train_size=6, truth=SimpleNamespace(spec=dict))
 
 
 def test_val_size_has_the_classes_and_no_more_than_there_are():
