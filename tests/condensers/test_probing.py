@@ -828,8 +828,8 @@ def test_interrupted_trainings_on_the_copy_continue(
 
 
 def test_steps_that_overflow_stop_with_a_diagnosis(digits, networks):
-    with pytest.raises(NumericalError, match=r"not finite after \d+ steps .*smaller probe_lr \(now 3e\+37\)"):
-        learn(digits, networks, steps=3, probe_lr=3e37)
+    with pytest.raises(NumericalError, match=r"not finite after \d+ steps .*smaller probe_lr \(now 1e\+30\)"):
+        learn(digits, networks, steps=3, probe_lr=1e30)
 
 
 # --- weighted examples --------------------------------------------------------------------------------------
@@ -967,7 +967,7 @@ def test_those_are_kept_whose_losses_fall_most_clearly(digits):
         return predict
 
     small, _ = weigh(digits, [make(k) for k in range(5)], truth=range(5), size=10)
-    assert int((digits.val.y == 0).sum()) > 10
+    assert int((digits.val.y == 0).sum()) == 53
     assert small.y.tolist() == [0] * 10
 
 

@@ -65,16 +65,16 @@ def trained(task, cells, made):
 def test_outputs_are_those_of_the_trained_networks(task, made, trained):
     assert len(made[1]) == 3
     assert [len(params) for params in trained[1]] == [2, 2, 2]
-    stored = task.val
+    stored = task.subset(task.val, torch.arange(143))
     assert stored.x.dtype == torch.uint8
     seen = task.inputs(stored.x)
     for network, predict, params in zip(trained[0], made[1], trained[1]):
         plain = dataclasses.replace(network, fused=False)
         outputs = predict(stored)
-        assert outputs.shape == (2, 539, 10)
+        assert outputs.shape == (2, 143, 10)
         for output, theta in zip(outputs, params):
             assert torch.equal(output, network.forward(theta, None, seen))
-            torch.testing.assert_close(output, plain.forward(theta, None, seen), rtol=1e-3, atol=1e-3)
+            torch.testing.assert_close(output, plain.forward(theta, None, seen), rtol=1e-4, atol=1e-4)
         assert not torch.equal(outputs[0], outputs[1])
 
 

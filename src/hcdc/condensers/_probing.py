@@ -339,7 +339,7 @@ def learn_examples(
         adam_step(theta, {"x": gradient}, first, second, step + 1, config.probe_lr)
         if (step + 1) % 10 == 0 or step + 1 == config.probe_steps:
             value = float(reached[0])
-            if not np.isfinite(value) or not bool(torch.isfinite(x).all()):
+            if not np.isfinite(value) or not bool(torch.isfinite(x.square()).all()):  # as BatchNorm sees it
                 raise NumericalError(
                     f"S_val is not finite after {step + 1} steps on the probes; try a smaller probe_lr (now "
                     f"{config.probe_lr})"
