@@ -32,7 +32,7 @@ from hcdc.condensers._probing import companion_configs, probe_configs, recipes_a
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import HcdcError, InputError, unknown_name
 from hcdc.core.files import write_atomic
-from hcdc.core.progress import Progress
+from hcdc.core.progress import Progress, duration
 from hcdc.core.recipe import Recipe
 from hcdc.core.records import device_name, jsonable, version
 from hcdc.core.seeds import numpy_stream
@@ -51,7 +51,7 @@ from hcdc.reporting import (
     validation_choice,
     write_report,
 )
-from hcdc.spaces import NASBench201Table, Space, TableTruth, from_spec
+from hcdc.spaces import BENCHMARKS, NASBench201Table, Space, TableTruth, from_spec
 from hcdc.tasks import GraphTask, ImageTask, TableTask
 from hcdc.training import run_candidates
 
@@ -63,8 +63,6 @@ TAKES = {
     **dict.fromkeys(("kcenter", "herding"), ("graph", "image")),
 }
 """Kinds of data that a method condenses; those that are not named take all."""
-BENCHMARKS = {"cifar10": 10, "cifar100": 100}
-"""Data sets of which a NAS-Bench-201 table has results, and their number of classes."""
 FLAGS = ("train_size", "val_size", "train_method", "val_method", "truth_epochs", "full_recipe")
 """Arguments of the library whose name a user of the command knows as a flag."""
 STARTED_FROM_REAL = ("aligned", "both", "probes")
@@ -728,11 +726,6 @@ def _doubts(made: Plan, task: Any) -> list[tuple[str, object]]:
     ]
 
 
-def _duration(seconds: float) -> str:
-    """Seconds, and hours where there are many."""
-    return f"{max(seconds, 1.0):,.0f} s" + (f" ({seconds / 3600:,.1f} h)" if seconds >= 5400 else "")
-
-
 def _sized(size: int, task: Any) -> str:
     """A size, for images with what it is of each class."""
     if not isinstance(task, ImageTask) or size % task.num_classes:
@@ -758,7 +751,7 @@ def _cost(made: Plan, task: Any, space: Space, device: str, seed: int) -> str:
             trainings += recipes * probes
         if isinstance(task, ImageTask):
             spent = trainings * _predicted(task, space, made.calibrated, device, made.train_size)
-            on_copy += f": about {_duration(spent)} (estimate from a few steps)"
+            on_copy += f": about {duration(spent)} (estimate from a few steps)"
         told.append(on_copy)
         if made.truth is not None:
             spent = sum(made.truth.seconds(config) for config in probe_configs(space, probes, seed))
@@ -786,7 +779,7 @@ def _reduction(made: Plan, task: Any, device: str) -> str:
     known = [each for each in spent if each is not None]
     if len(known) < len(spent):
         return f"{told}, whose time is not predicted"
-    return f"{told}, about {_duration(sum(known))} (estimate from a few images)"
+    return f"{told}, about {duration(sum(known))} (estimate from a few images)"
 
 
 def _trainings(count: int, task: Any, space: Space, recipe: Recipe, device: str) -> str:
@@ -795,7 +788,7 @@ def _trainings(count: int, task: Any, space: Space, recipe: Recipe, device: str)
     if not isinstance(task, ImageTask):
         return told
     spent = count * _predicted(task, space, recipe, device)
-    return f"{told}: about {_duration(spent)} (estimate from a few steps)"
+    return f"{told}: about {duration(spent)} (estimate from a few steps)"
 
 
 def _predicted(

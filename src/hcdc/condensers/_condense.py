@@ -38,7 +38,7 @@ from hcdc.core.records import environment
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset, describe
 from hcdc.spaces import Config, Space, TableTruth, config_hash
-from hcdc.tasks import ImageTask, Task
+from hcdc.tasks import ImageTask, Task, check_truth
 from hcdc.training import Predictor, predictors
 from hcdc.training import truth as full_truth
 
@@ -50,8 +50,6 @@ METHODS = (*REDUCERS, "hcdc")
 TRUTH_EPOCHS = 20
 IMAGE_RATIO = 0.4
 """Validation images to training images of a copy: 20 and 50 a class."""
-CLASSES = {"cifar10": 10, "cifar100": 100}
-"""Of the data sets that NAS-Bench-201 tables have results on."""
 PHASES = r"(\.(train|val|scores|recipe|probes)(\.expert\d+)?|\.(original-\w+|(lam|network)\d+|network\.0))?"
 """What the checkpoints of one run are called after the name of the first, as a regular expression."""
 
@@ -546,32 +544,6 @@ def _changed(argument: str, recipe: Recipe, changes: Mapping[str, Any], task: Ta
     if "metric" in changes and found.metric == "accuracy" and getattr(task, "num_classes", None) is None:
         raise InputError(f"{argument} setting metric 'accuracy': this task has no classes; choose 'loss'")
     return found
-
-
-def check_truth(truth: Any, task: Task) -> None:
-    """Refuse what is no table of results, or one that is not about the task: other data or networks."""
-    if not hasattr(truth, "spec"):
-        raise InputError(
-            f"truth is {type(truth).__name__}; give a table: TableTruth(NASBench201Table(file), 'cifar10')"
-        )
-    if not isinstance(truth, TableTruth):
-        return
-    if not isinstance(task, ImageTask):
-        raise InputError(
-            f"truth: the table has results on images, and the task is a {task.kind}; leave it out"
-        )
-    if task.model != "space":
-        raise InputError(
-            "truth: a NAS-Bench-201 table has results of its cells, and the task has another model; leave "
-            "it out"
-        )
-    shape, classes = tuple(task.data.shape), CLASSES[truth.dataset]
-    if (shape, task.num_classes) != ((3, 32, 32), classes):
-        raise InputError(
-            f"truth: {truth.dataset} has {classes} classes of 3 x 32 x 32 pixels, and '{task.data.name}' has "
-            f"{task.num_classes} of {' x '.join(map(str, shape))}, so the table's results are not about it; "
-            "leave it out"
-        )
 
 
 def _check_types(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hcdc.condensers._hcdc import HCDC, VALIDATED
-from hcdc.core.progress import timed
+from hcdc.core.progress import duration, timed
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets._images import Images
@@ -113,9 +113,8 @@ def alignment_words(task: ImageTask, space: Space, made: Plan, seed: int) -> str
         task, space, config, relaxed, small, made.train_size, made.val_size, starts(config, space, seed)
     )
     longest = max(parts, key=lambda name: parts[name])
-    total = max(sum(parts.values()), 1.0)
-    hours = f" ({total / 3600:,.1f} h)" if total >= 5400 else ""
-    return f"{told}: about {total:,.0f} s{hours}, most of it {longest} (estimate from a few images)"
+    total = duration(sum(parts.values()))
+    return f"{told}: about {total}, most of it {longest} (estimate from a few images)"
 
 
 def _steps(recipe: Recipe, size: int) -> str:

@@ -27,6 +27,11 @@ def peak_memory_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
 
 
+def duration(seconds: float) -> str:
+    """Seconds in words, a second at least, and hours where there are many."""
+    return f"{max(seconds, 1.0):,.0f} s" + (f" ({seconds / 3600:,.1f} h)" if seconds >= 5400 else "")
+
+
 class Phase:
     """One phase of a run; ``step`` is called after each unit of work."""
 

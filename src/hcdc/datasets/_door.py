@@ -165,7 +165,7 @@ def _from_text(
     path = Path(text)
     names = {_plain(known) for known in NAMES}
     table, exists = text.lower().endswith(TABLE_SUFFIXES), os.path.exists(text)
-    if name not in names and not path.suffix and Path(text).name == text and not exists:
+    if name not in names and not path.suffix and path.name == text and not exists:
         if len(text.split()) > 1:
             raise InputError(f"raw text is not supported as data; encode it as numbers and pass {ROADS}")
         raise unknown_name("dataset", text, NAMES)

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from scipy import stats
 
-from hcdc.condensers._condense import check_truth
 from hcdc.core import ranks
 from hcdc.core.checkpoint import Checkpoint, content_key
 from hcdc.core.errors import InputError, NumericalError
@@ -28,7 +27,7 @@ from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset, reopen
 from hcdc.evaluation._ridge import ridge_predictions
 from hcdc.spaces import Config, Space, TableTruth, config_hash, from_spec, halves
-from hcdc.tasks import GraphTask, ImageTask, TableTask, Task
+from hcdc.tasks import GraphTask, ImageTask, TableTask, Task, check_truth
 from hcdc.training import Result, cache_folder, identity, run_candidates, truth
 
 log = logging.getLogger("hcdc")

@@ -5,12 +5,13 @@ from hcdc.spaces._box import Box
 from hcdc.spaces._convnet import ConvNet
 from hcdc.spaces._finite import Finite, halves, project_simplex
 from hcdc.spaces._gnn_zoo import GNNZoo
-from hcdc.spaces._nasbench201 import NASBench201, NASBench201Table, NATSBench, TableTruth
+from hcdc.spaces._nasbench201 import BENCHMARKS, NASBench201, NASBench201Table, NATSBench, TableTruth
 from hcdc.spaces._polynomial import PolynomialFilter
 from hcdc.spaces._product import Product
 from hcdc.spaces._registry import from_spec, register
 
 __all__ = [
+    "BENCHMARKS",
     "Box",
     "Config",
     "ConvNet",

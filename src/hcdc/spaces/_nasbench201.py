@@ -387,6 +387,8 @@ class NATSBench:
 
 
 PREFIXES = {"cifar10": "c10", "cifar100": "c100"}
+BENCHMARKS = {"cifar10": 10, "cifar100": 100}
+"""Data sets of which tables have results, and their number of classes."""
 """The benchmark's columns for a data set of ours."""
 
 

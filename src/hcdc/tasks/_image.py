@@ -24,6 +24,7 @@ from hcdc.datasets._images import ImageData, Images
 from hcdc.spaces._base import Config, Params, Space
 from hcdc.spaces._cells import CellNetwork
 from hcdc.spaces._convnet import ConvNet
+from hcdc.spaces._nasbench201 import BENCHMARKS, TableTruth
 from hcdc.tasks._base import Task
 from hcdc.tasks._soft import soft_accuracy
 
@@ -321,3 +322,29 @@ class ImageTask(Task):
         """JSON-able settings, stored in the condensed file; a factory by its name."""
         model = self.model if isinstance(self.model, str) else _name(self.model)
         return {"name": self.kind, "model": model, "weight_decay": self.weight_decay}
+
+
+def check_truth(truth: Any, task: Task) -> None:
+    """Refuse what is no table of results, or one that is not about the task: other data or networks."""
+    if not hasattr(truth, "spec"):
+        raise InputError(
+            f"truth is {type(truth).__name__}; give a table: TableTruth(NASBench201Table(file), 'cifar10')"
+        )
+    if not isinstance(truth, TableTruth):
+        return
+    if not isinstance(task, ImageTask):
+        raise InputError(
+            f"truth: the table has results on images, and the task is a {task.kind}; leave it out"
+        )
+    if task.model != "space":
+        raise InputError(
+            "truth: a NAS-Bench-201 table has results of its cells, and the task has another model; leave "
+            "it out"
+        )
+    shape, classes = tuple(task.data.shape), BENCHMARKS[truth.dataset]
+    if (shape, task.num_classes) != ((3, 32, 32), classes):
+        raise InputError(
+            f"truth: {truth.dataset} has {classes} classes of 3 x 32 x 32 pixels, and '{task.data.name}' has "
+            f"{task.num_classes} of {' x '.join(map(str, shape))}, so the table's results are not about it; "
+            "leave it out"
+        )

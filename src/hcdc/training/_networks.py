@@ -405,6 +405,11 @@ class _Trainer:
             self.work.copy_(self.theta[: self.layout.matrices])
 
 
+def networks_that_fit(device: torch.device | str) -> int:
+    """How many networks a CUDA device has memory for, 4 GiB each; 1 at least."""
+    return max(1, torch.cuda.get_device_properties(torch.device(device)).total_memory >> 32)
+
+
 def _on_streams(run: _Runs, networks: Sequence[Any], streams: int) -> list[list[list[Any]]]:
     """Networks on several streams, which get their steps in turn.
 
@@ -414,8 +419,7 @@ def _on_streams(run: _Runs, networks: Sequence[Any], streams: int) -> list[list[
     """
     found: list[list[list[Any]]] = []
     waiting = list(range(len(networks)))[::-1]
-    fit = torch.cuda.get_device_properties(run.device).total_memory >> 32  # 4 GiB each
-    slots = [_Slot() for _ in range(min(streams, max(1, fit), len(networks)))]
+    slots = [_Slot() for _ in range(min(streams, networks_that_fit(run.device), len(networks)))]
     torch.cuda.synchronize(run.device)
     _make_room(run.device, 0.75)
     while waiting or any(slot.job for slot in slots):

@@ -26,7 +26,7 @@ from hcdc.spaces._base import Config, Params, Space, config_hash, stack
 from hcdc.tasks._base import Task
 from hcdc.tasks._image import ImageTask
 from hcdc.training._many import Scores, init_many, lanes_that_fit, score_many, train_many
-from hcdc.training._networks import STREAMS, forward, side_by_side, train_networks
+from hcdc.training._networks import STREAMS, forward, networks_that_fit, side_by_side, train_networks
 from hcdc.training._predictors import identity, image_networks, networks_at_once, statistics_of
 
 SCORED = 1000
@@ -135,11 +135,8 @@ class _PartTimes:
 
     def __init__(self, device: torch.device | str, networks: int):
         self.cuda = torch.device(device).type == "cuda"
-        if self.cuda:
-            fit = torch.cuda.get_device_properties(torch.device(device)).total_memory >> 32  # as they train
-            self.at_once = min(STREAMS, max(1, fit), networks)
-        else:
-            self.at_once = min(torch.get_num_threads(), networks)
+        most = min(STREAMS, networks_that_fit(device)) if self.cuda else torch.get_num_threads()
+        self.at_once = min(networks, most)
         self.marks: list[tuple[tuple[int, str], Any, Any]] = []
 
     @contextmanager
