@@ -1,7 +1,7 @@
 """Protocol ``filters-80``: rank 80 fresh graph filters on condensed copies of a graph.
 
 Powers of P, k = 0..3, lambda uniform in [-1, 1]^4, 2 layers, width 64, 200 Adam steps, lr .01, wd 5e-4; truth
-is the mean last-step validation accuracy of 3 seeds. Settings were tuned on seeds 0-4; records use seeds
+is the mean last-step validation accuracy of 3 seeds. Settings were tuned on seeds 0-2; records use seeds
 100-104.
 
     python -m hcdc.experiments.filters80 --dataset cora --sizes 35,70 --seeds 100 --methods hcdc --out FILE
