@@ -15,6 +15,7 @@ from command_line import assert_refused, files, hcdc_run
 from hcdc import CondensedDataset, NumericalError, Recipe
 from hcdc.core import ranks
 from hcdc.core.records import version
+from hcdc.reporting._evaluations import IDENTITY
 
 NODES, CLASSES = 120, 3
 
@@ -215,6 +216,21 @@ def test_a_record_of_another_file_is_not_believed(place, capsys):
     (place / "b.hcdc.json").write_bytes((place / "a.hcdc.json").read_bytes())
     assert "made in" in hcdc_run(capsys, "inspect", "a.hcdc")[1]
     assert "made in" not in hcdc_run(capsys, "inspect", "b.hcdc")[1]
+
+
+@pytest.mark.parametrize("spearman", [0.5, None])
+def test_what_has_no_ranking_is_not_said_to_pay(place, capsys, spearman):
+    condense(capsys)
+    meta = CondensedDataset.load(place / "a.hcdc").meta
+    judged = {key: meta[key] for key in IDENTITY if key != "dataset"}
+    judged |= {"dataset": meta["data"]["name"], "candidates": 2, "truth": [0.1, 0.2], "proxy": [1.0, 2.0]}
+    judged |= {"spearman": spearman, "interval": [None, None], "rivals": [], "condense_seconds": 60.0}
+    judged |= {"proxy_seconds_per_candidate": 0.1, "full_seconds_per_candidate": 0.4}
+    (place / "r.json").write_text(json.dumps({**judged, "break_even_trials": 200}))
+    code, out, err = hcdc_run(capsys, "inspect", "a.hcdc")
+    assert code == 0, err
+    assert ("it pays from 200 trials on" in out) == ("pays" in out) == (spearman is not None)
+    assert ("r.json: not defined" in out) == (spearman is None)
 
 
 def test_nothing_in_a_file_steers_the_terminal_or_is_imported(place, capsys):

@@ -969,7 +969,8 @@ def _evidence(
         lines.append(("evaluation", f"{path.name}: {ranks}"))
         if choice := validation_choice(evaluation):
             lines.append(("validation choice", choice))
-        lines.append(("whether it pays", payment(evaluation)))
+        if value is not None:  # a copy without a ranking saves nothing
+            lines.append(("whether it pays", payment(evaluation)))
     if not evaluations:
         lines.append(("evaluation", "none lies beside the file, so how it ranks is not known"))
     return lines
