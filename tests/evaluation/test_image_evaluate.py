@@ -21,6 +21,7 @@ from hcdc.datasets import CondensedDataset, data
 from hcdc.datasets._images import Images
 from hcdc.evaluation import evaluate, ridge_predictions
 from hcdc.evaluation._evaluate import _visits, reopen_task
+from hcdc.reporting import validation_choice
 from hcdc.spaces import Finite, NASBench201, TableTruth, config_hash, halves
 from hcdc.tasks import ImageTask
 from hcdc.training import Result, predictors
@@ -273,6 +274,21 @@ def test_with_a_table_real_images_are_weighted_where_nothing_else_is_said(digits
     plain = CondensedDataset(small.train, dataclasses.replace(small.val, weight=None), small.meta)
     equal = evaluate(plain, candidates=4, table=FakeTable(), rivals=False)
     assert all(abs(a - b) > 1e-6 for a, b in zip(judged["proxy"], equal["proxy"]))  # weights are looked at
+
+
+def test_a_weighted_set_may_be_larger_than_a_random_one(digits):
+    """Which has equally many images a class, and is said to be as small as it is."""
+    whole, most = len(digits.val), digits.most("val")
+    assert most < whole
+    small = condense(
+        digits, SPACE, "hcdc", train_size=20, val_size=whole, val_method="weighted", truth=FakeTable(),
+        options=PROBING,
+    )  # fmt: skip
+    judged = evaluate(small, candidates=4, table=FakeTable()).as_dict()
+    assert judged["val_size"] == whole
+    random = [rival for rival in judged["rivals"] if rival["name"].startswith("random-val")]
+    assert [rival["val_size"] for rival in random] == [most, most]
+    assert f"; {most} random validation examples had" in validation_choice(judged)
 
 
 # --- without a table ---------------------------------------

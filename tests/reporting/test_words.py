@@ -60,6 +60,17 @@ def test_a_random_set_is_called_so_and_not_compared_with_another():
 
 
 @pytest.mark.parametrize(
+    ("size", "said"), [(125, "; as many random "), (1080, "; 1,080 random "), (None, "; random ")]
+)
+def test_how_many_random_examples_there_were_is_said_as_it_was(size, said):
+    """A weighted S_val may be larger than what can be drawn with equally many a class."""
+    e = evaluation("hcdc", val_method="weighted")
+    drawn = next(rival for rival in e["rivals"] if rival["name"] == "random-val")
+    drawn |= {} if size is None else {"val_size": size}
+    assert f"{said}validation examples had" in validation_choice(e)
+
+
+@pytest.mark.parametrize(
     ("method", "called"), [("both", "learned"), ("probes", "learned"), ("weighted", "weighted"), ("same", "")]
 )
 def test_the_set_is_called_what_it_is(method, called):

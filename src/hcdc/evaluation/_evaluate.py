@@ -44,8 +44,8 @@ class Evaluation:
     is worth (``regret``, ``selected_test_accuracy`` beside ``best_test_accuracy``; scores of a regression are
     minus the squared error), what it cost (``condense_seconds``, ``proxy_seconds``, ``full_seconds``,
     ``break_even_trials``), the scores themselves, and one entry a rival. Candidates that ``diverged`` on the
-    copy have a score just below the worst of the others. A rival that is ``whole`` trains on the full data as
-    long as the full recipe does.
+    copy have a score just below the worst of the others. A rival with random validation examples has so many
+    as its ``val_size``; one that is ``whole`` trains on the full data as long as the full recipe does.
     """
 
     values: dict[str, Any]
@@ -441,20 +441,21 @@ class _Judge:
                 }
             )
 
-        def same_train(name: str, part: str, metric: str, words: str) -> None:
+        def same_train(name: str, part: str, metric: str, words: str, **more: Any) -> None:
             seconds = sum(r.seconds_for(part) for r in results)
             made = self.small.record.get("phases", {}).get("train", 0.0)
             scores = proxy_scores(results, metric, part)
-            add(name, f"same S_train, {words}, by {metric}", scores, seconds, extra=made)
+            add(name, f"same S_train, {words}, by {metric}", scores, seconds, extra=made, **more)
 
         size = self.val_size
         metrics = {self.metric: "", "loss": "-loss"} if self.metric == "accuracy" else {"loss": ""}
         for metric, end in metrics.items():
             if self.most and not (self.drawn and metric == self.by):  # which is the copy once more
-                same_train(f"random-val{end}", "random", metric, f"{size} random validation examples")
+                words = f"{size} random validation examples"
+                same_train(f"random-val{end}", "random", metric, words, val_size=size)
         if isinstance(self.task, GraphTask):
             words = f"{size} random validation nodes joined by reach"
-            same_train("random-reach-val-loss", "reach", "loss", words)
+            same_train("random-reach-val-loss", "reach", "loss", words, val_size=size)
         for metric, end in metrics.items():
             same_train(f"real-val{end}", "real", metric, "the whole real validation set")
         if self.table is not None:

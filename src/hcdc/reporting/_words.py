@@ -120,8 +120,10 @@ def validation_choice(evaluation: Evaluation) -> str:
             )
     if kind != "small random" and (drawn := _rival(evaluation, "random")):
         text = _gain_text(evaluation, evaluation["proxy"], drawn.get("proxy"))
+        size = drawn.get("val_size")  # older evaluations do not say
+        many = "" if size is None else "as many " if size == evaluation["val_size"] else f"{size:,} "
         sentences.append(
-            f"as many random validation examples had {number(drawn['spearman'])} (the {kind} set: {text})"
+            f"{many}random validation examples had {number(drawn['spearman'])} (the {kind} set: {text})"
         )
     return "; ".join(sentences)
 
