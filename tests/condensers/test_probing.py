@@ -827,6 +827,61 @@ def test_interrupted_trainings_on_the_copy_continue(
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
 
 
+@pytest.fixture
+def diverging(monkeypatch):
+    """A list of candidates that diverge on the full data, to be filled."""
+    lost, run_candidates = [], truths.run_candidates
+
+    def spoiled(task, space, configs, train, parts, *rest):
+        *others, keep, kept = rest
+
+        def spoil(batch):
+            bad = {f"{part}.{what}": float("nan") for part in parts for what in ("loss", "score")}
+            keep([(c, dataclasses.replace(r, values=bad) if c in lost else r) for c, r in batch])
+
+        return run_candidates(task, space, configs, train, parts, *others, spoil, kept)
+
+    monkeypatch.setattr(truths, "run_candidates", spoiled)
+    return lost
+
+
+@pytest.mark.parametrize("make", [lambda: (tiny_task(), GRAPHS), lambda: (tiny_table(None), None)])
+@pytest.mark.usefixtures("short_recipes")
+def test_probes_that_diverge_on_the_full_data_are_the_last(make, diverging, tmp_path, monkeypatch, caplog):
+    """Of accuracies, and of minus squared errors."""
+    task, space = make()
+    space = space or task.space()
+    arguments = {"train_size": 6, "val_size": 9, "val_method": "probes", "options": {**PROBES, "probes": 6}}
+    plain = condense(task, space, "hcdc", **arguments).meta["probes"]
+    configs = probe_configs(space, 6, 0)
+    diverging += [configs[0], configs[2]]
+    monkeypatch.setenv("HCDC_CACHE", str(tmp_path))
+    with caplog.at_level("WARNING", "hcdc"):
+        small = condense(task, space, "hcdc", **arguments)
+    told = (
+        f"full data: 2 of {len(configs)} candidates diverged and are ranked last: {configs[0]}, {configs[2]}"
+    )
+    assert told in caplog.text
+    found = small.meta["probes"]
+    assert found["configs"] == configs
+    others = [k for k in range(6) if k not in (0, 2)]
+    assert [found["score"][k] for k in others] == [plain["score"][k] for k in others]
+    assert found["score"][0] == found["score"][2] < min(plain["score"])
+    assert np.isfinite(small.record["history"][-1]["probe_correlation"])
+    assert torch.isfinite(small.val.graph.x if space is GRAPHS else small.val.x).all()
+
+
+@pytest.mark.parametrize(("lost", "said"), [(3, "3 of 6 probes have a finite loss"), (6, "all 6 candidates")])
+@pytest.mark.usefixtures("short_recipes")
+def test_too_few_probes_with_a_result_stop_with_a_diagnosis(lost, said, diverging):
+    diverging += probe_configs(GRAPHS, 6, 0)[:lost]
+    arguments = {"train_size": 6, "val_size": 9, "val_method": "probes", "options": {**PROBES, "probes": 6}}
+    with pytest.raises(
+        NumericalError, match=rf"^{said}.* the full data.*\(full_recipe lr, now 0.05\) may help$"
+    ):
+        condense(tiny_task(), GRAPHS, "hcdc", **arguments)
+
+
 def test_steps_that_overflow_stop_with_a_diagnosis(digits, networks):
     with pytest.raises(NumericalError, match=r"not finite after \d+ steps .*smaller probe_lr \(now 1e\+30\)"):
         learn(digits, networks, steps=3, probe_lr=1e30)

@@ -22,6 +22,7 @@ from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets._table import Rows, TableData
 from hcdc.evaluation import agreement, break_even, evaluate, judges
+from hcdc.reporting import findings
 from hcdc.spaces import Finite, GNNZoo, PolynomialFilter, config_hash, halves
 from hcdc.tasks import GraphTask, TableTask
 
@@ -32,6 +33,7 @@ FIELDS = {
     "upper_half_spearman", "regret", "selected_test_accuracy", "best_test_accuracy", "condense_seconds",
     "proxy_seconds", "full_seconds", "proxy_seconds_per_candidate", "full_seconds_per_candidate",
     "break_even_trials", "configs", "truth", "test", "proxy", "rivals", "environment", "note", "diverged",
+    "diverged_on_full",
 }  # fmt: skip
 RIVAL_FIELDS = {
     "name", "description", "spearman", "kendall", "interval", "top_k_overlap", "upper_half_spearman",
@@ -245,6 +247,54 @@ def test_one_diverging_candidate_does_not_end_the_evaluation(monkeypatch, tmp_pa
     assert found["spearman"] is not None
     assert "candidates on the copy: 1 of 6 diverged and are ranked last" in caplog.text
     json.dumps(found, allow_nan=False)
+
+
+def spoil(monkeypatch, lost):
+    """Some candidates diverge on the full data."""
+    run_candidates = truths.run_candidates
+
+    def diverging(task, space, configs, train, parts, *rest):
+        *others, keep, kept = rest
+        assert kept
+        bad = {f"{part}.{what}": math.nan for part in parts for what in ("loss", "score")}
+        some = [config_hash(config) for config in lost]
+
+        def spoiled(batch):
+            spoil = [config_hash(config) in some for config, _ in batch]
+            keep([(c, dataclasses.replace(r, values=bad) if s else r) for (c, r), s in zip(batch, spoil)])
+
+        return run_candidates(task, space, configs, train, parts, *others, spoiled, kept)
+
+    monkeypatch.setattr(truths, "run_candidates", diverging)
+
+
+def test_who_diverges_on_the_full_data_is_last_of_the_truth(monkeypatch, tmp_path, caplog):
+    drawn, plain = SPACE.sample(6, numpy_stream(0, "judge")), judged()
+    with monkeypatch.context() as patch, caplog.at_level("WARNING", "hcdc"):
+        spoil(patch, [drawn[1], drawn[4]])
+        found = judge(cache=tmp_path).as_dict()
+    assert found["diverged_on_full"] == [drawn[1], drawn[4]]
+    assert found["diverged"] == 0
+    for key in ("truth", "test"):
+        assert found[key] == [0.0 if k in (1, 4) else v for k, v in enumerate(plain[key])]
+        assert min(plain[key]) > 0
+    assert found["proxy"] == plain["proxy"]
+    assert found["spearman"] == pytest.approx(stats.spearmanr(found["truth"], plain["proxy"]).statistic)
+    assert f"full data: 2 of 6 candidates diverged and are ranked last: {drawn[1]}, {drawn[4]}" in caplog.text
+    monkeypatch.setattr(truths, "run_candidates", lambda *_: pytest.fail("nothing may be trained again"))
+    again = judge(cache=tmp_path, rivals=False).as_dict()
+    for key in ("truth", "test", "diverged_on_full", "spearman"):
+        assert again[key] == found[key]
+    (text,) = [text for _, texts in findings([again]) for text in texts if "diverged" in text]
+    assert text == (
+        f"2 candidates diverged on the full data and are ranked last there: {drawn[1]}, {drawn[4]}"
+    )
+
+
+def test_where_all_diverge_on_the_full_data_there_is_a_diagnosis(monkeypatch, tmp_path):
+    spoil(monkeypatch, SPACE.sample(6, numpy_stream(0, "judge")))
+    with pytest.raises(NumericalError, match=r"all 6 candidates have a non-finite loss .* on the full data"):
+        judge(cache=tmp_path)
 
 
 def test_constant_scores_are_null_in_the_document(monkeypatch):

@@ -171,6 +171,14 @@ def test_candidates_that_diverged_are_counted():
         assert said is None or said in found[0]
 
 
+def test_candidates_that_diverged_on_the_full_data_are_named():
+    e = evaluation("hcdc", diverged=2, diverged_on_full=[{"width": 3}])
+    assert [text for text in sentences([e]) if "diverged" in text] == [
+        "hcdc: 2 candidates diverged on the copy and are ranked last",
+        "hcdc: 1 candidate diverged on the full data and is ranked last there: {'width': 3}",
+    ]
+
+
 def test_the_whole_training_is_not_praised_as_a_rival():
     e = evaluation("random", noise=0.2)
     assert any("better ranked without any copy: early-stopping" in text for text in sentences([e]))

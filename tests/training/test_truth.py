@@ -7,14 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
 
 import hcdc.training._truth as truths
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.recipe import Recipe
 from hcdc.datasets import data
-from hcdc.spaces import NASBench201
+from hcdc.spaces import Finite, NASBench201
 from hcdc.tasks import ImageTask
-from hcdc.training import Result, run_candidates, run_on_sets, truth
+from hcdc.training import Result, full_scores, run_candidates, run_on_sets, truth
 
 SPACE = NASBench201(channels=2)
 RECIPE = Recipe(steps=1, seeds=2, optimizer="sgd", batch=10, lr=0.01)
@@ -177,6 +178,43 @@ def test_a_lane_that_diverges_leaves_the_others_as_they_are(monkeypatch):
     assert torch.isnan(found.loss[1])
 
 
+def scaled(config):
+    """A module whose outputs are so many times as large."""
+    layer = nn.Linear(64, 10)
+    layer.register_forward_hook(lambda module, inputs, outputs: config["scale"] * outputs)
+    return nn.Sequential(nn.Flatten(), layer)
+
+
+def test_full_data_results_of_a_batch_are_kept_whoever_diverges(digits, tmp_path, monkeypatch, caplog):
+    task, space = ImageTask(digits.data, scaled), Finite("scale", [1.0, 1e30, 0.5, 1e31])
+    given = {"fingerprint": "x", "description": {}, "cache": tmp_path}
+    monkeypatch.setattr(truths, "networks_at_once", lambda _: 4)  # one batch
+    with caplog.at_level("WARNING", "hcdc"):
+        found = truth(task, space, space.candidates(), RECIPE, **given)
+    assert [result.finite for result in found] == [True, False, True, False]
+    told = "full data: 2 of 4 candidates diverged and are ranked last: {'scale': 1e+30}, {'scale': 1e+31}"
+    assert told in caplog.text
+    monkeypatch.setattr(truths, "run_candidates", lambda *_: pytest.fail("nothing may be trained again"))
+    again = truth(task, space, space.candidates(), RECIPE, **given)
+    assert [result.finite for result in again] == [True, False, True, False]
+    assert [again[k].values for k in (0, 2)] == [found[k].values for k in (0, 2)]
+    caplog.clear()
+    assert truth(task, space, space.candidates()[::2], RECIPE, **given) == [again[0], again[2]]
+    assert not caplog.text
+    with pytest.raises(NumericalError, match=r"all 2 candidates have a non-finite .*full_recipe lr, now"):
+        truth(task, space, space.candidates()[1::2], RECIPE, **given)
+
+
+@pytest.mark.parametrize(
+    ("scores", "worst"), [([0.3, 0.2], 0.0), ([0.3, 0.0], 0.0), ([-0.5, -2.0], math.nextafter(-2.0, -3.0))]
+)
+def test_who_diverged_has_the_worst_full_data_score(scores, worst):
+    known = [Result({"val.loss": 1.0, "val.score": v, "test.score": -v}, 1.0) for v in scores]
+    lost = [Result({"val.loss": math.nan, "val.score": v, "test.score": 0.9}, 1.0) for v in (0.9, math.nan)]
+    assert full_scores([*known, *lost], "val") == [*scores, worst, worst]
+    assert full_scores(known, "test") == [-v for v in scores]
+
+
 # --- the folder of the cache ---------------------------------------
 
 
@@ -195,7 +233,7 @@ def test_a_folder_that_cannot_be_written_is_refused_where_something_is_missing(d
     given = {"fingerprint": "x", "description": {}, "cache": tmp_path}
     cells = SPACE.candidates()[1000:1002]
 
-    def trained(task, space, configs, train, parts, recipe, seed, role, device, keep):
+    def trained(task, space, configs, train, parts, recipe, seed, role, device, keep, keep_diverged):
         keep([(config, Result({"val.score": 0.5}, 1.0)) for config in configs])
 
     monkeypatch.setattr(truths, "run_candidates", trained)

@@ -18,6 +18,7 @@ import torch
 from hcdc.condensers._base import Reducer
 from hcdc.condensers._hcdc import HCDC, learn_validation
 from hcdc.condensers._probing import (
+    FEWEST,
     Probing,
     choose_recipe,
     companion_configs,
@@ -39,7 +40,7 @@ from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset, describe
 from hcdc.spaces import Config, Space, TableTruth, config_hash
 from hcdc.tasks import ImageTask, Task, check_truth
-from hcdc.training import Predictor, predictors
+from hcdc.training import Predictor, full_scores, predictors
 from hcdc.training import truth as full_truth
 
 ALIGNED = ("aligned", "both")
@@ -362,7 +363,8 @@ def _probe_scores(
     device: torch.device | str,
     progress: Progress,
 ) -> tuple[list[float], float]:
-    """Full-data validation scores of the probes and the seconds of their trainings."""
+    """Full-data validation scores of the probes, last where they diverged, and the seconds of their
+    trainings."""
     if made.truth is not None:
         return [made.truth.score(c, "val") for c in configs], sum(made.truth.seconds(c) for c in configs)
     known = full_truth(
@@ -370,7 +372,13 @@ def _probe_scores(
         description={"task": made.meta["task"], "space": made.meta["space"]},
         device=device, progress=progress,
     )  # fmt: skip
-    return [r.values["val.score"] for r in known], sum(r.seconds for r in known)
+    if (finite := sum(r.finite for r in known)) < FEWEST:
+        raise NumericalError(
+            f"{finite} of {len(known)} probes have a finite loss after training on the full data, and at "
+            f"least {FEWEST} are needed; a smaller learning rate there (full_recipe lr, now {made.full.lr}) "
+            "may help"
+        )
+    return full_scores(known, "val"), sum(r.seconds for r in known)
 
 
 def plan(

@@ -34,6 +34,8 @@ Array = NDArray[np.float64]
 PENALTY = 10.0
 """Of the regression on the probes' features (`expectations`), chosen for cells and 20 probes on tuning cells
 (`records/tuning/images.md`); `Probing.ridge` is another one."""
+FEWEST = 4
+"""Probes with a finite result, at least."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Probing:
 
     def __post_init__(self) -> None:
         for name, fits, allowed in (
-            ("probes", self.probes >= 4, "at least 4"),
+            ("probes", self.probes >= FEWEST, f"at least {FEWEST}"),
             ("probe_steps", self.probe_steps >= 1, "at least 1"),
             ("probe_lr", self.probe_lr > 0, "more than 0"),
             ("pool", self.pool >= 1, "at least 1"),

@@ -28,7 +28,7 @@ from hcdc.datasets import CondensedDataset, reopen
 from hcdc.evaluation._ridge import ridge_predictions
 from hcdc.spaces import Config, Space, TableTruth, config_hash, from_spec, halves
 from hcdc.tasks import GraphTask, ImageTask, TableTask, Task, check_truth
-from hcdc.training import Result, cache_folder, identity, run_candidates, truth
+from hcdc.training import Result, cache_folder, full_scores, identity, run_candidates, truth
 
 log = logging.getLogger("hcdc")
 
@@ -44,8 +44,9 @@ class Evaluation:
     is worth (``regret``, ``selected_test_accuracy`` beside ``best_test_accuracy``; scores of a regression are
     minus the squared error), what it cost (``condense_seconds``, ``proxy_seconds``, ``full_seconds``,
     ``break_even_trials``), the scores themselves, and one entry a rival. Candidates that ``diverged`` on the
-    copy have a score just below the worst of the others. A rival with random validation examples has so many
-    as its ``val_size``; one that is ``whole`` trains on the full data as long as the full recipe does.
+    copy have a score just below the worst of the others; those in ``diverged_on_full`` have the worst
+    full-data score there is, see `hcdc.training.full_scores`. A rival with random validation examples has so
+    many as its ``val_size``; one that is ``whole`` trains on the full data as long as the full recipe does.
     """
 
     values: dict[str, Any]
@@ -219,8 +220,7 @@ def evaluate(
             description={"task": small.meta["task"], "space": small.meta["space"]},
             device=device, cache=cache, progress=progress,
         )  # fmt: skip
-    scores = [r.values["val.score"] for r in known]
-    test = [r.values["test.score"] for r in known]
+    scores, test = full_scores(known, "val"), full_scores(known, "test")
     full_seconds = sum(r.seconds for r in known)
 
     results = run.on_copy(parts, recipe)
@@ -252,6 +252,7 @@ def evaluate(
         "candidates": len(configs),
         "dropped": dropped,
         "diverged": len(diverged(results, "copy")),
+        "diverged_on_full": [config for config, r in zip(configs, known) if not r.finite],
         **agreement(scores, test, proxy),
         "best_test_accuracy": float(test[int(np.argmax(scores))]),
         "condense_seconds": condense_seconds,

@@ -209,16 +209,20 @@ def _better_rivals(e: Evaluation) -> str:
     return "better ranked without any copy: " + ", ".join(better) if better else ""
 
 
-def _diverged(e: Evaluation) -> str:
-    """How many candidates have no loss on the copy; empty where all have one."""
-    count = e.get("diverged")
-    if not count:
-        return ""
-    return (
-        "1 candidate diverged on the copy and is ranked last"
-        if count == 1
-        else f"{count} candidates diverged on the copy and are ranked last"
+def _diverged(e: Evaluation) -> list[str]:
+    """How many candidates have no loss on the copy, and which have none on the full data."""
+    lost = e.get("diverged_on_full") or []
+    found = (
+        (e.get("diverged") or 0, "on the copy", ""),
+        (len(lost), "on the full data", f" there: {', '.join(map(str, lost))}"),
     )
+    return [
+        f"1 candidate diverged {where} and is ranked last{named}"
+        if count == 1
+        else f"{count} candidates diverged {where} and are ranked last{named}"
+        for count, where, named in found
+        if count
+    ]
 
 
 def findings(evaluations: Sequence[Evaluation]) -> list[tuple[str, list[str]]]:
@@ -241,7 +245,7 @@ def findings(evaluations: Sequence[Evaluation]) -> list[tuple[str, list[str]]]:
                         validation_choice(e),
                         _better_rivals(e),
                         payment(e) if e["spearman"] is not None else "",
-                        _diverged(e),
+                        *_diverged(e),
                         f"{dropped} candidates were left out, as they had been used in making the copy"
                         if dropped
                         else "",

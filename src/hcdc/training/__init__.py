@@ -6,7 +6,7 @@ from hcdc.training._gcn import GCNRecipe, gcn_accuracy, train_gcn
 from hcdc.training._many import Scores, init_many, score_many, train_many
 from hcdc.training._networks import train_networks
 from hcdc.training._predictors import Predictor, identity, predictors
-from hcdc.training._truth import Result, cache_folder, run_candidates, run_on_sets, truth
+from hcdc.training._truth import Result, cache_folder, full_scores, run_candidates, run_on_sets, truth
 
 __all__ = [
     "Captured",
@@ -18,6 +18,7 @@ __all__ = [
     "Scores",
     "cache_folder",
     "convnet_accuracy",
+    "full_scores",
     "gcn_accuracy",
     "identity",
     "init_many",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import time
@@ -29,6 +30,8 @@ from hcdc.training._many import Scores, init_many, lanes_that_fit, score_many, t
 from hcdc.training._networks import STREAMS, forward, networks_that_fit, side_by_side, train_networks
 from hcdc.training._predictors import identity, image_networks, networks_at_once, statistics_of
 
+log = logging.getLogger("hcdc")
+
 SCORED = 1000
 """Images that are scored at once."""
 
@@ -46,6 +49,11 @@ class Result:
     values: dict[str, float]
     seconds: float
     part_seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def finite(self) -> bool:
+        """Whether all figures are: those of a candidate that diverged are not."""
+        return all(map(math.isfinite, self.values.values()))
 
     def seconds_for(self, part: str) -> float:
         """Seconds of training and of scoring ``part`` alone."""
@@ -291,6 +299,8 @@ def truth(
     """Full-data results of ``configs``: validation and test figures by the full recipe, cached on disk.
 
     A result holds wherever it was made, its seconds do not: results from another device have NaN seconds.
+    Candidates that diverge are kept like others, with NaN for what is not finite, and a warning names them;
+    `full_scores` ranks them last. Where all do, it stops with a diagnosis.
 
     Args:
         task: The task on the original data; needs ``train``, ``val`` and ``test``.
@@ -306,7 +316,8 @@ def truth(
     if file.exists():
         for line in records.read(file):
             seconds = line["seconds"] if line["device"] == here else math.nan
-            known[line["hash"]] = Result(line["values"], seconds)
+            values = {name: math.nan if v is None else v for name, v in line["values"].items()}
+            known[line["hash"]] = Result(values, seconds)
     keys = {config_hash(config): identity(task, space, config) for config in configs}
     missing = [config for config in configs if keys[config_hash(config)] not in known]
     if missing:
@@ -337,5 +348,26 @@ def truth(
             phase.step(count)
 
         parts = {"val": task.val, "test": task.test}  # type: ignore[attr-defined]
-        run_candidates(task, space, missing, task.train, parts, recipe, 0, "truth", device, keep)
-    return [known[keys[config_hash(config)]] for config in configs]
+        run_candidates(task, space, missing, task.train, parts, recipe, 0, "truth", device, keep, True)
+    results = [known[keys[config_hash(config)]] for config in configs]
+    lost = [str(config) for config, result in zip(configs, results) if not result.finite]
+    if lost and len(lost) == len(results):
+        raise NumericalError(
+            f"all {len(lost)} candidates have a non-finite loss after training on the full data; a copy made "
+            f"with a smaller learning rate there (full_recipe lr, now {recipe.lr}) may help"
+        )
+    if lost:
+        told = f"{len(lost)} of {len(results)} candidates diverged"
+        log.warning("full data: %s and are ranked last: %s", told, ", ".join(lost))
+    return results
+
+
+def full_scores(results: Sequence[Result], part: str) -> list[float]:
+    """Scores on ``part`` of full-data results, of which one is finite at least; higher is better.
+
+    Who diverged has the worst there is: an accuracy of 0, or, as minus an error has no end, just below the
+    worst of the others.
+    """
+    low = min(r.values[f"{part}.score"] for r in results if r.finite)
+    worst = 0.0 if low >= 0 else math.nextafter(low, -math.inf)
+    return [r.values[f"{part}.score"] if r.finite else worst for r in results]
