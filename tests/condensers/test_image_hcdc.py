@@ -299,7 +299,7 @@ def test_recipes_of_images(task, monkeypatch):
         steps=7, lr=0.1, weight_decay=5e-4, optimizer="sgd", batch=32, augment="crop", clip=5.0
     )
     assert made.calibrated == Recipe(
-        steps=20, lr=0.05, weight_decay=3e-4, seeds=8, metric="loss", optimizer="sgd", batch=27, clip=5.0
+        steps=20, lr=0.05, weight_decay=3e-4, seeds=16, metric="loss", optimizer="sgd", batch=27, clip=5.0
     )
     assert plan(task, SPACE, "random", train_size=6).calibrated.metric == "accuracy"
     assert made.probing == Probing(probe_steps=20, ridge=1.0, companions=60)  # the preset of images

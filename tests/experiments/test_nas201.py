@@ -444,9 +444,9 @@ def test_the_steps_of_the_calibrated_recipe_may_be_given(command):
     _, longer = command("--steps", 33)
     assert longer.calibrated == dataclasses.replace(plain.calibrated, steps=33)
     assert (plain.shared["steps"], longer.shared["steps"]) == (None, 33)
-    _, surer = command("--initialisations", 16)
-    assert surer.calibrated == dataclasses.replace(plain.calibrated, seeds=16)
-    assert (plain.shared["initialisations"], surer.shared["initialisations"]) == (None, 16)
+    _, fewer = command("--initialisations", 8)
+    assert fewer.calibrated == dataclasses.replace(plain.calibrated, seeds=8)
+    assert (plain.shared["initialisations"], fewer.shared["initialisations"]) == (16, 8)
 
 
 def test_the_command(command, tmp_path):
@@ -516,7 +516,14 @@ def test_bad_settings_are_refused_before_the_work(given, words, command, tmp_pat
 
 
 def record(label, **found):
-    shared = {"dataset": "cifar10", "train_size": 500, "val_size": 200, "seed": 1, "judge_seconds": 5.0}
+    shared = {
+        "dataset": "cifar10",
+        "train_size": 500,
+        "val_size": 200,
+        "seed": 1,
+        "judge_seconds": 5.0,
+        "initialisations": 16,
+    }
     return {**shared, "label": label, **found}
 
 
@@ -708,23 +715,30 @@ def test_the_published_recipe_is_50_epochs():
 
 
 @pytest.mark.parametrize(
-    ("field", "kind"), [("total", "total"), ("steps", "steps"), ("initialisations", "steps")]
-)
-def test_records_of_other_recipes_or_of_a_total_have_a_table_of_their_own(field, kind, judged):
-    worse = [{**r, field: 33} for r in judged]
+    ("given", "kind"),
+    [
+        ({"total": True}, "total"), ({"steps": 33}, "steps"), ({"steps": 33, "initialisations": 8}, "steps"),
+        ({"initialisations": 8}, "eight"), ({"initialisations": None}, "eight"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("some", [False, True])
+def test_records_of_other_recipes_or_of_a_total_have_a_table_of_their_own(given, kind, some, judged):
+    worse = [{**r, **given} for r in judged]
     worse[3] = {**worse[3], "loss": worse[3]["loss"][::-1]}
-    own = f"nas201-cifar10-{kind}"
+    own = f"nas201-cifar10-{kind}" + some * "-some"
     text = "".join(f"<!-- {n} -->\nold\n<!-- /{n} -->\n" for n in ("nas201-cifar10", own))
     first, second = nas201_tables.written(text, [*judged, *worse]).split("<!-- /nas201-cifar10 -->")
     assert nas201_tables.agreement(judged) in first
-    assert nas201_tables.agreement(worse, some=True) in second
+    assert nas201_tables.agreement(worse, some=some) in second
 
 
 def test_the_papers_split_has_a_table_of_its_own(judged):
     """Its rows say how many validation images they have, and are in no other table."""
     worse = [{**r, "train_size": 400, "val_size": 100, "total": True} for r in judged]
     worse[3] = {**worse[3], "loss": worse[3]["loss"][::-1]}
-    text = "".join(f"<!-- {n} -->\nold\n<!-- /{n} -->\n" for n in ("nas201-cifar10", "nas201-cifar10-total"))
+    text = "".join(
+        f"<!-- {n} -->\nold\n<!-- /{n} -->\n" for n in ("nas201-cifar10", "nas201-cifar10-total-some")
+    )
     first, second = nas201_tables.written(text, [*judged, *worse]).split("<!-- /nas201-cifar10 -->")
     assert nas201_tables.agreement(judged) in first
     assert nas201_tables.agreement(worse, some=True) in second

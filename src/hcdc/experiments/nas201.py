@@ -194,7 +194,7 @@ class Protocol:
         self.shared = {
             "protocol": PROTOCOL, "dataset": benchmark, "data": made.meta["data"]["fingerprint"],
             "train_size": self.train_size, "val_size": self.val_size, "total": total, "judges": judges,
-            "steps": (recipe or {}).get("steps"), "initialisations": (recipe or {}).get("seeds"),
+            "steps": (recipe or {}).get("steps"), "initialisations": made.calibrated.seeds,
         }  # fmt: skip
 
     def write(self, label: str, **found: Any) -> None:
@@ -469,7 +469,7 @@ def main() -> None:
     parser.add_argument("--make", action="store_true", help="make HCDC's validation sets, judge nothing")
     parser.add_argument("--set", action="append", default=[], help="METHOD.SETTING=NUMBER")
     parser.add_argument("--steps", type=int, help="steps of the calibrated recipe, in place of 10 epochs")
-    parser.add_argument("--initialisations", type=int, help="of the calibrated recipe, in place of 8")
+    parser.add_argument("--initialisations", type=int, help="of the calibrated recipe, in place of 16")
     parser.add_argument("--per-class", type=int, default=50)
     parser.add_argument("--val-per-class", type=int, default=20)
     parser.add_argument("--total", action="store_true", help="--per-class counts S_train and S_val together")

@@ -4,10 +4,10 @@
 
 A table is written between ``<!-- nas201-cifar10 -->`` and its end. ``nas201-cifar10-short`` has fewer
 columns, ``nas201-cifar10-some`` every row on the cells that judged all of them, ``nas201-cifar10-copies`` the
-copies of other methods by recipe and metric, ``nas201-cifar10-total`` every row of the paper's split, in
-which S_train and S_val have 50 images a class together, ``nas201-cifar10-steps`` every row of a calibrated
-recipe whose steps or initialisations were given. ``--figures FOLDER`` draws one draw of 100 cells in
-the order of each row.
+copies of other methods by recipe and metric. These are of the recipe's 16 initialisations; after
+``nas201-cifar10`` may stand ``-eight`` (8 of them), ``-total`` (the paper's split, in which S_train and S_val
+have 50 images a class together) or ``-steps`` (a recipe whose steps were given). ``--figures FOLDER`` draws
+one draw of 100 cells in the order of each row.
 
 All rows of a table are judged on the same draws of 100 cells. What costs nothing beyond the probes
 (regressions on them, the best of them) is made here from what the records say.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import math
 import re
 from collections import Counter
@@ -68,6 +69,8 @@ WORDS = {"score": "accuracy", "loss": "loss"}
 RIDGE = "ridge on operation counts and parameters, 20 probes"
 SUM, ONE = "(sum of two scores)", "(one regression)"
 """How a row uses two things: their standard scores are added, or the ridge has the loss as a feature."""
+KINDS = ("", "-eight", "-total", "-steps")
+"""Of the usual recipe, of 8 initialisations, of the paper's split, of a recipe with other steps."""
 EARLY = "12 epochs on the full data (table)"
 ALL = "all trained for 200 epochs on the full data (table)"
 
@@ -191,9 +194,12 @@ def _sized(name: str, r: Record) -> str:
 
 
 def kind_of(r: Record) -> str:
-    """Which tables a record belongs to: of the paper's split (``--total``), of a recipe with other steps or
-    initialisations (``--steps``, ``--initialisations``), or the main ones."""
-    return "-total" if r.get("total") else "-steps" if r.get("steps") or r.get("initialisations") else ""
+    """Which tables a record belongs to, one of `KINDS`; the first records do not say that they have 8."""
+    if r.get("total"):
+        return "-total"
+    if r.get("steps"):
+        return "-steps"
+    return "" if r.get("initialisations") == 16 else "-eight"
 
 
 def _scores(r: Record, metric: str, part: str = "val") -> Array:
@@ -546,24 +552,19 @@ class Resampled:
 
 def written(text: str, found: Sequence[Record]) -> str:
     """A document with its tables."""
-    for benchmark in ("cifar10", "cifar100"):
-        tables: dict[str, Callable[[Sequence[Record]], str]] = {
-            "": agreement,
-            "-short": functools.partial(agreement, short=True),
-            "-some": functools.partial(agreement, some=True),
-            "-copies": copies,
-            "-total": functools.partial(agreement, some=True),
-            "-steps": functools.partial(agreement, some=True),
-        }
-        for kind, made in tables.items():
-            own = kind if kind in ("-total", "-steps") else ""
-            mine = [r for r in found if r["dataset"] == benchmark and kind_of(r) == own]
-            name = f"nas201-{benchmark}{kind}"
-            start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
-            if start in text and mine:
-                before, _, rest = text.partition(start)
-                table = made(mine)
-                text = f"{before}{start}{table}\n{end}{rest.partition(end)[2]}"
+    tables: dict[str, Callable[[Sequence[Record]], str]] = {
+        "": agreement,
+        "-short": functools.partial(agreement, short=True),
+        "-some": functools.partial(agreement, some=True),
+        "-copies": copies,
+    }
+    for benchmark, kind, form in itertools.product(("cifar10", "cifar100"), KINDS, tables):
+        mine = [r for r in found if r["dataset"] == benchmark and kind_of(r) == kind]
+        name = f"nas201-{benchmark}{kind}{form}"
+        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        if start in text and mine:
+            before, _, rest = text.partition(start)
+            text = f"{before}{start}{tables[form](mine)}\n{end}{rest.partition(end)[2]}"
     return text
 
 
@@ -583,8 +584,8 @@ def main() -> None:
         for benchmark, kind in sorted(kinds):
             mine = [r for r in found if (r["dataset"], kind_of(r)) == (benchmark, kind)]
             figure(mine, given.figures / f"nas201-{benchmark}{kind}.png")
-            if not kind and any(r["label"] in PAPER for r in mine):
-                figure(mine, given.figures / f"nas201-{benchmark}-copies.png", of_copies=True)
+            if benchmark == "cifar10" and any(r["label"] in PAPER for r in mine):
+                figure(mine, given.figures / f"nas201-{benchmark}{kind}-copies.png", of_copies=True)
 
 
 if __name__ == "__main__":
