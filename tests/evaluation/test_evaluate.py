@@ -423,6 +423,21 @@ def test_full_data_results_are_used_again(trained, tmp_path):
     assert trained == [6, 2, 6, 6]
 
 
+def test_scoring_the_test_nodes_is_no_part_of_a_trial_on_the_full_data(monkeypatch, tmp_path):
+    """By a clock that stands but for scoring, a second a node."""
+    now, score_many = [0.0], truths.score_many
+
+    def timed(bound, params, lam, part):
+        now[0] += len(part)
+        return score_many(bound, params, lam, part)
+
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    monkeypatch.setattr(truths, "score_many", timed)
+    for _ in range(2):
+        found = judge(cache=tmp_path, rivals=False)
+        assert found["full_seconds"] == pytest.approx(len(TASK.val))  # six candidates in one batch
+
+
 def test_an_interrupted_truth_goes_on_where_it_stopped(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(truths, "lanes_that_fit", lambda *_: 4)  # two candidates of two seeds a batch
     append, appended = truths.records.append, []

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import math
 
 import numpy as np
@@ -426,6 +427,43 @@ def test_scoring_the_rivals_sets_is_no_part_of_a_trial(digits, monkeypatch):
     assert judged["proxy_seconds"] == alone["proxy_seconds"] == 3 * 2 * len(small.val)
     rivals = {rival["name"]: rival for rival in judged["rivals"]}
     assert rivals["real-val"]["seconds_per_candidate"] == 2 * len(digits.val)
+
+
+@pytest.fixture
+def slow_scores(monkeypatch):
+    """A clock that stands but for scoring, a second an image."""
+    now = [0.0]
+
+    def timed(network, params, task, part, reference=None):
+        now[0] += len(part)
+        return torch.tensor([[1.0, 1 / now[0]]])
+
+    monkeypatch.setattr(truths.torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    monkeypatch.setattr(truths, "_score", timed)
+
+
+@pytest.mark.usefixtures("slow_scores")
+def test_scoring_the_test_images_is_no_part_of_a_trial_on_the_full_data(digits, tmp_path):
+    small = condense(digits, SPACE, "random", train_size=10)
+    for _ in range(2):  # trained, and from the cache
+        judged = evaluate(small, candidates=3, rivals=False, cache=tmp_path)
+        assert judged["full_seconds"] == 3 * len(digits.val)
+        assert judged["full_seconds_per_candidate"] == len(digits.val)
+    (file,) = tmp_path.glob("*.jsonl")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [line["seconds"] for line in lines] == 3 * [len(digits.val) + len(digits.test)]
+    for line in lines:
+        del line["part_seconds"]  # as an older version wrote it
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    judged = evaluate(small, candidates=3, rivals=False, cache=tmp_path)
+    assert judged["full_seconds"] == 3 * (len(digits.val) + len(digits.test))
+
+
+@pytest.mark.usefixtures("slow_scores")
+def test_scoring_the_test_images_is_no_part_of_what_cached_probes_cost(digits):
+    probes_copy(digits)
+    assert probes_copy(digits).record["probe_seconds"] == PROBING["probes"] * len(digits.val)
 
 
 def test_one_network_for_all_candidates_has_no_ranking(digits):

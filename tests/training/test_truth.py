@@ -197,7 +197,7 @@ def test_full_data_results_of_a_batch_are_kept_whoever_diverges(digits, tmp_path
     monkeypatch.setattr(truths, "run_candidates", lambda *_: pytest.fail("nothing may be trained again"))
     again = truth(task, space, space.candidates(), RECIPE, **given)
     assert [result.finite for result in again] == [True, False, True, False]
-    assert [again[k].values for k in (0, 2)] == [found[k].values for k in (0, 2)]
+    assert [again[k] for k in (0, 2)] == [found[k] for k in (0, 2)]
     caplog.clear()
     assert truth(task, space, space.candidates()[::2], RECIPE, **given) == [again[0], again[2]]
     assert not caplog.text

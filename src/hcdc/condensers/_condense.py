@@ -363,8 +363,8 @@ def _probe_scores(
     device: torch.device | str,
     progress: Progress,
 ) -> tuple[list[float], float]:
-    """Full-data validation scores of the probes, last where they diverged, and the seconds of their
-    trainings."""
+    """Full-data validation scores of the probes, last where they diverged, and the seconds of training and
+    validating them."""
     if made.truth is not None:
         return [made.truth.score(c, "val") for c in configs], sum(made.truth.seconds(c) for c in configs)
     known = full_truth(
@@ -378,7 +378,7 @@ def _probe_scores(
             f"least {FEWEST} are needed; a smaller learning rate there (full_recipe lr, now {made.full.lr}) "
             "may help"
         )
-    return full_scores(known, "val"), sum(r.seconds for r in known)
+    return full_scores(known, "val"), sum(r.seconds_for("val") for r in known)
 
 
 def plan(

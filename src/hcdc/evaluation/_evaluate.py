@@ -221,7 +221,7 @@ def evaluate(
             device=device, cache=cache, progress=progress,
         )  # fmt: skip
     scores, test = full_scores(known, "val"), full_scores(known, "test")
-    full_seconds = sum(r.seconds for r in known)
+    full_seconds = sum(r.seconds_for("val") for r in known)  # a search pays for no test
 
     results = run.on_copy(parts, recipe)
     try:

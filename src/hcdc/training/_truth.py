@@ -299,8 +299,10 @@ def truth(
     """Full-data results of ``configs``: validation and test figures by the full recipe, cached on disk.
 
     A result holds wherever it was made, its seconds do not: results from another device have NaN seconds.
-    Candidates that diverge are kept like others, with NaN for what is not finite, and a warning names them;
-    `full_scores` ranks them last. Where all do, it stops with a diagnosis.
+    ``seconds_for("val")`` is what a search would pay; of results that an older version cached, which does not
+    say the seconds of parts, it holds the scoring of the test part too. Candidates that diverge are kept like
+    others, with NaN for what is not finite, and a warning names them; `full_scores` ranks them last. Where
+    all do, it stops with a diagnosis.
 
     Args:
         task: The task on the original data; needs ``train``, ``val`` and ``test``.
@@ -317,7 +319,7 @@ def truth(
         for line in records.read(file):
             seconds = line["seconds"] if line["device"] == here else math.nan
             values = {name: math.nan if v is None else v for name, v in line["values"].items()}
-            known[line["hash"]] = Result(values, seconds)
+            known[line["hash"]] = Result(values, seconds, line.get("part_seconds", {}))
     keys = {config_hash(config): identity(task, space, config) for config in configs}
     missing = [config for config in configs if keys[config_hash(config)] not in known]
     if missing:
@@ -341,6 +343,7 @@ def truth(
                         "config": json.loads(json.dumps(config)),
                         "values": result.values,
                         "seconds": result.seconds,
+                        "part_seconds": result.part_seconds,
                         "device": here,
                     },
                 )
