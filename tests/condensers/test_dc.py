@@ -27,6 +27,12 @@ def _save_every_iteration(monkeypatch):
     monkeypatch.setattr(module, "SAVE_SECONDS", 0.0)
 
 
+@pytest.fixture(params=[False, True], ids=["autograd, as on a CPU", "written out, as on a GPU"])
+def both_forms(request, monkeypatch):
+    """The derivatives in both of their forms."""
+    monkeypatch.setattr(module, "pays", lambda device: request.param)
+
+
 def tiny_images(dtype=torch.float64, channels=2, side=8, counts=(9, 5, 12)):
     """Three classes of unequal numbers of random images, in mixed order."""
     generator = stream(0, "test", "tiny-images")
@@ -139,6 +145,7 @@ def test_row_distance_and_its_derivative():
     assert bool(row_distance(torch.zeros_like(w), w)[1].isfinite().all())
 
 
+@pytest.mark.usefixtures("both_forms")
 @pytest.mark.parametrize("method", [DC, DSA])
 def test_equals_the_plain_algorithm(method):
     """All iterations in float64; classes of unequal size on both sides, one smaller than the real batch."""
@@ -152,6 +159,7 @@ def test_equals_the_plain_algorithm(method):
     assert float((small.x - start).abs().max()) > 0.1
 
 
+@pytest.mark.usefixtures("both_forms")
 @pytest.mark.parametrize("method", [DC, DSA])
 def test_a_step_follows_the_finite_differences_of_the_distance(method):
     task, reducer = tiny_images(), method(**{**QUICK, "lr_img": 1e-9, "momentum": 0.0, "outer": 1})
@@ -172,8 +180,9 @@ def test_a_step_follows_the_finite_differences_of_the_distance(method):
     assert float((slope * direction).sum()) == pytest.approx(by_difference, rel=1e-4)
 
 
-def test_the_first_order_side_can_be_bfloat16():
+def test_the_first_order_side_can_be_bfloat16(monkeypatch):
     """As it runs on CUDA: the slope of the pixels and the network's epochs stay close to float32."""
+    monkeypatch.setattr(module, "pays", lambda device: True)
     found = []
     for dtype in (torch.float32, torch.bfloat16):
         run = Matching(DC(**QUICK, depth=2), tiny_images(torch.float32), "train", 9, 0)
@@ -189,6 +198,7 @@ def test_the_first_order_side_can_be_bfloat16():
         assert float(F.cosine_similarity(exact, rounded, dim=0)) > 0.99
 
 
+@pytest.mark.usefixtures("both_forms")
 def test_classes_in_several_passes_change_nothing(monkeypatch):
     task = tiny_images()
     whole = reduce(DSA(**QUICK), task)

@@ -8,6 +8,7 @@ from hcdc.training import _blocks
 from hcdc.training._blocks import (
     Features,
     Pass,
+    PlainPass,
     back_sums,
     block,
     block_back,
@@ -116,14 +117,16 @@ def test_features_and_their_way_back_to_pixels(size):
     torch.testing.assert_close(features.pixels(slope), gradient)  # the whole is as it was
 
 
+@pytest.mark.parametrize("form", [Pass, PlainPass])
 @pytest.mark.parametrize("size", SIZES)
-def test_pass_has_the_derivatives_of_autograd(size):
+def test_pass_has_the_derivatives_of_autograd(size, form):
+    """Of the composed norm; `PlainPass` takes torch's own, and graphs of its own."""
     net, groups, n = ConvNet(3, 4, size, width=5), 3, 4
     params, generator = params_of(net), stream(1, "test", "pass")
     x = torch.randn(groups * n, 3, *size, generator=generator, dtype=torch.float64)
     y = torch.randint(4, (groups * n,), generator=generator)
     weight = torch.rand(groups * n, generator=generator, dtype=torch.float64)
-    made = Pass(net, params, x, y, weight, torch.float64)
+    made = form(net, params, x, y, weight, torch.float64)
     for p in params.values():
         p.requires_grad_()
     x.requires_grad_()
@@ -137,7 +140,7 @@ def test_pass_has_the_derivatives_of_autograd(size):
     found = made.gradients()
     assert list(found) == list(net.shapes())
     for name, w in zip(params, wanted):
-        if name.endswith(".bias") and name != "linear.bias":
+        if form is Pass and name.endswith(".bias") and name != "linear.bias":
             assert not found[name].any()
         torch.testing.assert_close(found[name], w, rtol=1e-9, atol=1e-12)
 

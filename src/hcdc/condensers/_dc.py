@@ -4,7 +4,8 @@ The derivative of a matching distance by the pixels is usually left to autograd,
 through one graph a class. Here the network's derivatives are written out (see `Pass`). With g the gradient of
 the loss on the synthetic images of a class, D its distance to the real one and v = dD/dg, the chain rule
 gives dD/dX = d/dX <v, g(theta, X)>: one pass forward and back, then the same pass for the tangents along v,
-for all classes together. No step needs autograd, so each is recorded as one CUDA graph.
+for all classes together. No step needs autograd, so each is recorded as one CUDA graph. On a CPU nothing is
+compiled and autograd is faster, so it is used there (`PlainPass`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from hcdc.spaces._convnet import ConvNet
 from hcdc.tasks._base import Task
 from hcdc.tasks._image import ImageTask
 from hcdc.training._augment import Augmentation, augment_back, draw_augmentation, draw_each, shown
-from hcdc.training._blocks import Pass
+from hcdc.training._blocks import Pass, PlainPass, pays
 from hcdc.training._convnets import recorded
 
 SAVE_SECONDS = 5.0
@@ -190,6 +191,7 @@ class Matching:
         self.net = ConvNet(channels, self.classes, (height, width), method.width, method.depth)
         self.dtype = start.dtype
         self.first_order = torch.bfloat16 if device.type == "cuda" else self.dtype
+        self.form = Pass if pays(device) else PlainPass
         self.generator = torch.Generator(device)
 
         filled = _filled(self.y, self.classes)
@@ -276,11 +278,11 @@ class Matching:
         classes = torch.arange(some.start, some.stop, device=self.device)
         groups = len(classes)
 
-        def passed(x: Tensor, weight: Tensor, dtype: torch.dtype) -> Pass:
+        def passed(x: Tensor, weight: Tensor, dtype: torch.dtype) -> Pass | PlainPass:
             labels = classes[:, None].expand(x.shape[:2]).flatten()
             augmented = self.method.augmented
             images = shown(x, self.shared[some], dtype) if augmented else x.flatten(0, 1)
-            return Pass(self.net, self.params, images, labels, weight[some].flatten(), dtype)
+            return self.form(self.net, self.params, images, labels, weight[some].flatten(), dtype)
 
         real, x = self.task.inputs(self.real.x[self.picked[some]]), self.x[some]
         wanted = passed(real, self.real_weight, self.first_order).weight_gradients(groups)
@@ -299,7 +301,7 @@ class Matching:
                 x = shown(x[:, None], self.own[epoch * size : (epoch + 1) * size], self.first_order)
             for xs, ys in zip(torch.split(x, step), torch.split(y, step)):
                 weight = torch.full_like(xs[:, 0, 0, 0], 1 / len(ys))
-                found = Pass(self.net, self.params, xs, ys, weight, self.first_order).gradients()
+                found = self.form(self.net, self.params, xs, ys, weight, self.first_order).gradients()
                 params = [self.params[name] for name in found]
                 torch._foreach_add_(params, list(found.values()), alpha=-self.method.lr_net)
 

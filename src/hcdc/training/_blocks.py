@@ -11,6 +11,7 @@ Tensors are ``[n, h, w, c]`` inside; images come and go as ``[n, c, h, w]``.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -418,3 +419,45 @@ class Pass(Features):
                 ]
             )
         return _wide(dy_dot).permute(0, 3, 1, 2)
+
+
+class PlainPass:
+    """What `Pass` gives, by autograd: faster where nothing is compiled. Its arguments.
+
+    The derivative by pixels makes the gradients once more, so that only there a graph is kept.
+    """
+
+    def __init__(
+        self, net: ConvNet, params: Params, images: Tensor, y: Tensor, weight: Tensor, dtype: torch.dtype
+    ):
+        self.net = dataclasses.replace(net, fused=True)
+        self.params = {name: tensor.detach().to(dtype).requires_grad_() for name, tensor in params.items()}
+        self.weights = [tensor for name, tensor in self.params.items() if name.endswith(".weight")]
+        self.images, self.y, self.weight = images.to(dtype), y, weight
+
+    @torch.enable_grad()
+    def _loss(self, images: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        each = F.cross_entropy(self.net.forward(self.params, None, images), y, reduction="none")
+        return (each * weight).sum()
+
+    def weight_gradients(self, groups: int) -> list[Tensor]:
+        """As `Pass.weight_gradients`."""
+        each = [
+            torch.autograd.grad(self._loss(*some), self.weights)
+            for some in _each(groups, self.images, self.y, self.weight)
+        ]
+        return [_wide(torch.stack(layer)) for layer in zip(*each)]
+
+    def gradients(self) -> Params:
+        """As `Pass.gradients`; rounding alone is left for the biases of convolutions."""
+        found = torch.autograd.grad(self._loss(self.images, self.y, self.weight), list(self.params.values()))
+        return {name: _wide(gradient) for name, gradient in zip(self.params, found)}
+
+    def pixel_slope(self, v: Sequence[Tensor]) -> Tensor:
+        """As `Pass.pixel_slope`."""
+        slopes = []
+        for (images, y, weight), *along in zip(_each(len(v[0]), self.images, self.y, self.weight), *v):
+            x = images.detach().requires_grad_()
+            made = torch.autograd.grad(self._loss(x, y, weight), self.weights, create_graph=True)
+            slopes.append(torch.autograd.grad(made, x, [at.to(x.dtype) for at in along])[0])
+        return _wide(torch.cat(slopes))
