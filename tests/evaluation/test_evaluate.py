@@ -297,6 +297,26 @@ def test_where_all_diverge_on_the_full_data_there_is_a_diagnosis(monkeypatch, tm
         judge(cache=tmp_path)
 
 
+def test_a_rival_of_which_all_diverge_has_no_ranking_and_ends_nothing(monkeypatch):
+    trained = judging._Judge._trained
+
+    def diverging(self, name, *rest):
+        results = trained(self, name, *rest)
+        if name != "rival early-stopping":
+            return results
+        return [judging.Result({"val.loss": math.nan, "val.score": math.nan}, 1.0)] * len(results)
+
+    monkeypatch.setattr(judging._Judge, "_trained", diverging)
+    found = judge(copy_of(record={"condense_seconds": 2.0})).as_dict()
+    rivals = {rival["name"]: rival for rival in found["rivals"]}
+    lost = rivals.pop("early-stopping")
+    assert lost["proxy"] == [None] * 6
+    assert lost["spearman"] is None
+    assert lost["note"] == "some scores are not finite, so there is no ranking"
+    assert found["spearman"] == judged()["spearman"]
+    assert rivals["equal-cost"]["spearman"] is not None
+
+
 def test_constant_scores_are_null_in_the_document(monkeypatch):
     def constant(results, metric, part):
         return [0.5] * len(results)

@@ -364,10 +364,15 @@ class _Judge:
         return self._trained("candidates on the copy", self.small.train, parts, recipe, "judge")
 
     def on_full(self, name: str, recipe: Recipe) -> tuple[list[float], float]:
-        """Scores on T_val of candidates trained on T_train by a shorter recipe, and the seconds it took."""
+        """Scores on T_val of candidates trained on T_train by a shorter recipe, and the seconds it took.
+
+        Where all diverge this rival has no scores (NaN), and the others are judged all the same.
+        """
         parts = {"val": self.task.val}
         results = self._trained(f"rival {name}", self.task.train, parts, recipe, "early-stopping")
-        return proxy_scores(results, self.metric, "val"), sum(r.seconds for r in results)
+        none = len(diverged(results, "val")) == len(results)
+        scores = [math.nan] * len(results) if none else proxy_scores(results, self.metric, "val")
+        return scores, sum(r.seconds for r in results)
 
     def _trained(
         self, name: str, train: Any, parts: dict[str, Any], recipe: Recipe, role: str
