@@ -224,7 +224,7 @@ def test_what_has_no_ranking_is_not_said_to_pay(place, capsys, spearman):
     meta = CondensedDataset.load(place / "a.hcdc").meta
     judged = {key: meta[key] for key in IDENTITY if key != "dataset"}
     judged |= {"dataset": meta["data"]["name"], "candidates": 2, "truth": [0.1, 0.2], "proxy": [1.0, 2.0]}
-    judged |= {"spearman": spearman, "interval": [None, None], "rivals": [], "condense_seconds": 60.0}
+    judged |= {"spearman": spearman, "interval": [0.3, 0.7], "rivals": [], "condense_seconds": 60.0}
     judged |= {"proxy_seconds_per_candidate": 0.1, "full_seconds_per_candidate": 0.4}
     (place / "r.json").write_text(json.dumps({**judged, "break_even_trials": 200}))
     code, out, err = hcdc_run(capsys, "inspect", "a.hcdc")

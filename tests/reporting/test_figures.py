@@ -63,7 +63,7 @@ def test_cost_marks_the_break_even_or_says_that_there_is_none():
     never = evaluation("gcond", proxy_seconds_per_candidate=0.5, break_even_trials=None)
     figure = draw_cost([evaluation("hcdc"), never])
     said = texts(figure)
-    assert "pays from 172 trials on" in said
+    assert "less time from 172 trials on" in said
     assert "gcond (60 s + 0.5 s a trial): it does not pay here" in said
     dots = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 1]
     assert [list(dot.get_xdata()) for dot in dots] == [[172]]

@@ -122,6 +122,37 @@ def test_whether_it_pays(changes, said):
     assert said in payment(evaluation("hcdc", **changes))
 
 
+@pytest.mark.parametrize(
+    ("interval", "said"),
+    [
+        ([-0.2, 0.4], "its ranking is not told from chance"),
+        ([0.0, 0.4], "its ranking is not told from chance"),
+        ([-0.6, -0.2], "its ranking is upside down"),
+        ([None, None], "its ranking has no interval"),
+        (None, "its ranking has no interval"),
+    ],
+)
+def test_a_copy_that_does_not_rank_is_not_said_to_pay(interval, said):
+    spent = "condensing took 60 s, a trial takes 0.05 s on the copy and 0.4 s on the full data"
+    text = payment(evaluation("hcdc", spearman=0.1, interval=interval))
+    assert text == f"{said}, so whether it pays is not said; {spent}"
+    unknown = payment(evaluation("hcdc", interval=interval, condense_seconds=None, break_even_trials=None))
+    assert unknown.startswith(f"{said}, so whether it pays is not said; a trial takes")
+    slow = payment(evaluation("hcdc", interval=interval, proxy_seconds_per_candidate=0.5))
+    assert slow.startswith("it does not pay here")  # whatever the ranking is
+
+
+@pytest.mark.parametrize(
+    ("own", "free", "better"), [(0.5, 0.7, True), (0.7, 0.5, False), (0.7, 0.701, False)]
+)
+def test_a_free_rival_that_ranks_better_is_named_beside_the_payment(own, free, better):
+    e = evaluation("hcdc", spearman=own, interval=[0.3, 0.8])
+    next(rival for rival in e["rivals"] if rival["name"] == "parameter-count")["spearman"] = free
+    assert payment(e).startswith("it pays from 172 trials on")
+    assert ("; parameter-count is free and ranks better, 0.70" in payment(e)) == better
+    assert "early-stopping" not in payment(e)  # it is not free
+
+
 def test_findings_name_the_best_copy_and_the_warnings():
     found = sentences(
         [

@@ -316,7 +316,8 @@ def draw_cost(evaluations: Sequence[Evaluation]) -> Any:
         once, each = e.get("condense_seconds"), e["proxy_seconds_per_candidate"]
         crossing = e.get("break_even_trials")
         if crossing:
-            word = "pays from the first trial on" if crossing == 1 else f"pays from {crossing:,} trials on"
+            first = "less time from the first trial on"
+            word = first if crossing == 1 else f"less time from {crossing:,} trials on"
         else:
             word = PAYS_NOT if each >= full else "time to condense unknown"
         colour = COLOURS[k % len(COLOURS)]

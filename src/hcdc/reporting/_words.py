@@ -129,7 +129,7 @@ def validation_choice(evaluation: Evaluation) -> str:
 
 
 def payment(evaluation: Evaluation) -> str:
-    """Whether the copy saves time, and from how many trials on."""
+    """Whether the copy saves time, and from how many trials on; of seconds alone where it does not rank."""
     once, copy, full = (
         evaluation.get(key)
         for key in ("condense_seconds", "proxy_seconds_per_candidate", "full_seconds_per_candidate")
@@ -140,12 +140,41 @@ def payment(evaluation: Evaluation) -> str:
     if full is None:
         return "it is not known whether it pays: the times of the full data are of another device"
     each = f"a trial takes {seconds(copy)} s on the copy and {seconds(full)} s on the full data"
+    spent = each if once is None else f"condensing took {seconds(once)} s, {each}"
+    free = _free_rivals(evaluation)
     if copy >= full:
-        return f"{PAYS_NOT}: {each}"
+        return f"{PAYS_NOT}: {each}{free}"
+    if doubt := _doubt(evaluation):
+        return f"{doubt}, so whether it pays is not said; {spent}{free}"
     if once is None or trials is None:
-        return f"whether it pays is not known, as the time to condense was not recorded; {each}"
+        return f"whether it pays is not known, as the time to condense was not recorded; {each}{free}"
     start = "the first trial" if trials == 1 else f"{trials:,} trials"
-    return f"it pays from {start} on ({judged} were judged here): condensing took {seconds(once)} s, {each}"
+    return f"it pays from {start} on ({judged} were judged here): {spent}{free}"
+
+
+def _doubt(evaluation: Evaluation) -> str:
+    """Why the copy's ranking is of no use to a search; empty where its interval is above 0."""
+    low, high = (evaluation.get("interval") or [None, None])[:2]
+    if low is None or high is None:
+        return "its ranking has no interval"
+    if high < 0:
+        return "its ranking is upside down"
+    return "" if low > 0 else "its ranking is not told from chance"
+
+
+def _free_rivals(evaluation: Evaluation) -> str:
+    """Rivals that take no seconds at all and rank better, to two digits, as a clause."""
+    own = evaluation.get("spearman")
+    better = [
+        f"{rival['name']} is free and ranks better, {number(rival['spearman'])}"
+        for rival in evaluation["rivals"]
+        if own is not None
+        and rival.get("spearman") is not None
+        and rival.get("seconds_per_candidate") == 0
+        and not rival.get("extra_seconds")
+        and round(rival["spearman"], 2) > round(own, 2)
+    ]
+    return "".join(f"; {text}" for text in better)
 
 
 def shortened(evaluation: Evaluation) -> str:
