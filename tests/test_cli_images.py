@@ -185,7 +185,7 @@ def test_the_recipe_is_settings_of_the_training_on_the_copy(place, capsys):
         in condense(capsys, "--recipe", "steps=3", "--recipe", "augment=flip-crop")[1]
     )
     for given, words in (
-        ("steps", "--recipe steps: a setting is written key=value, e.g. --recipe steps=156"),
+        ("steps", "--recipe steps: a setting is written key=value, e.g. --recipe lr=0.1"),
         ("epochs=3", "recipe setting 'epochs' is not known"),
         ("steps=0", "at least 1 step"),
     ):

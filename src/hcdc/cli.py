@@ -541,7 +541,7 @@ def condense(
         typer.Option(
             "--recipe",
             metavar="KEY=VALUE",
-            help="One setting of the training on the copy, e.g. steps=156, lr, seeds; may be repeated.",
+            help="One setting of the training on the copy, e.g. lr=0.1, steps, seeds; may be repeated.",
         ),
     ] = None,
     full_recipe: Annotated[
@@ -613,7 +613,7 @@ def condense(
         "preset": preset,
         "options": options,
         "truth": _truth(truth, truth_dataset, _about(data)),
-        "recipe": _settings(recipe or [], "--recipe", "--recipe steps=156"),
+        "recipe": _settings(recipe or [], "--recipe", "--recipe lr=0.1"),
         "full_recipe": _settings(full_recipe or [], "--full-recipe", "--full-recipe lr=0.05"),
     }
     if truth_epochs is not None:

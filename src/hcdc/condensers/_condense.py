@@ -187,7 +187,7 @@ def condense(
         truth: A table of full-data results for the probes; without it they are trained on the full data.
         truth_epochs: Epochs of a full-data training of images, where there is no table.
         recipe: Settings of the training on the copy (`Recipe`) that differ from the default, e.g.
-            ``{"steps": 156}``; of graphs and tables steps, lr, seeds and metric.
+            ``{"lr": 0.1}``; of graphs and tables steps, lr, seeds and metric.
         full_recipe: The same of the training on the full data, e.g. ``{"augment": "none"}``; its metric is
             fixed. Of images, ``steps`` takes the place of ``truth_epochs``.
         device: Where to compute.
