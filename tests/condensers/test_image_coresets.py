@@ -7,9 +7,9 @@ from reducer_conformance import RecordingProgress, reduce
 from tiny_images import tiny_image_task
 
 import hcdc.condensers._image_coreset as image_coreset
-from hcdc.condensers import condense
+from hcdc.condensers import condense, plan
 from hcdc.condensers._herding import Herding
-from hcdc.condensers._image_coreset import embed_images
+from hcdc.condensers._image_coreset import embed_images, embedding_steps
 from hcdc.condensers._kcenter import KCenter
 from hcdc.condensers._registry import make_reducer
 from hcdc.core.checkpoint import Checkpoint
@@ -59,6 +59,27 @@ class TestKCenterOfImages(ImageCoresetConformance):
 class TestHerdingOfImages(ImageCoresetConformance):
     def make(self):
         return Herding(steps=4, hidden=6)
+
+
+@pytest.mark.parametrize("name", ["kcenter", "herding"])
+def test_images_of_any_name_have_the_settings_of_images(name):
+    task = tiny_image_task()
+
+    def settings(**given):
+        made = plan(task, NASBench201(), name, train_size=6, val_size=3, **given)
+        return made.reducer.settings()
+
+    assert settings() == settings(preset="default") == {"steps": 240, "hidden": 128}
+    assert settings(options={"steps": 7}) == {"steps": 7, "hidden": 128}
+    assert settings(preset="digits") == {"steps": 240, "hidden": 32}
+    learned = plan(task, NASBench201(), train_method=name, train_size=6, val_method="real")
+    assert learned.reducer.settings() == {"steps": 240, "hidden": 128}
+
+
+def test_images_are_embedded_after_as_many_epochs_as_those_of_cifar10():
+    assert embedding_steps(40_000) == make_reducer("kcenter", "cifar10").steps
+    assert embedding_steps(48_000) == 40 * 188
+    assert embedding_steps(300) == make_reducer("kcenter", "digits").steps
 
 
 def test_embeddings_are_those_of_a_network_that_has_learned():

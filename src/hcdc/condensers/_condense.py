@@ -16,7 +16,9 @@ import numpy as np
 import torch
 
 from hcdc.condensers._base import Reducer
+from hcdc.condensers._coreset import Coreset
 from hcdc.condensers._hcdc import HCDC, learn_validation
+from hcdc.condensers._image_coreset import embedding_steps
 from hcdc.condensers._probing import (
     FEWEST,
     Probing,
@@ -94,12 +96,19 @@ def _settings(form: type[S], preset: str | None, overrides: dict[str, Any]) -> S
 
 
 def _reducer(
-    name: str, preset: str | None, dataset: str, overrides: dict[str, Any]
+    name: str, preset: str | None, task: Task, dataset: str, overrides: dict[str, Any]
 ) -> tuple[Reducer, str | None]:
-    """The reducer with the given preset, else the one named as the data set, else its default."""
+    """The reducer with the given preset, else the one named as the data set, else its default.
+
+    The default of K-Center and Herding is for graphs; of images it is that of CIFAR-10, for as many epochs.
+    """
     presets = reducer_presets(name)
+    of_images = isinstance(task, ImageTask) and issubclass(REDUCERS[name], Coreset)
     for choice in (preset, dataset.removesuffix("-embedded"), "default"):
         if choice is not None and choice in presets:
+            if choice == "default" and of_images:
+                epochs = {"steps": embedding_steps(len(task.train))}
+                return make_reducer(name, "cifar10", **{**epochs, **overrides}), choice
             return make_reducer(name, choice, **overrides), choice
     return make_reducer(name, None, **overrides), None
 
@@ -439,7 +448,7 @@ def plan(
             task.labels("val", val_size)
     name = task.data.name if hasattr(task, "data") else "memory"
     options = dict(options or {})
-    reducer, reducer_preset = _reducer(train_method, preset, name, {} if learned else options)
+    reducer, reducer_preset = _reducer(train_method, preset, task, name, {} if learned else options)
     if preset is not None and not learned and preset != reducer_preset and reducer_presets(method):
         raise unknown_name(f"preset of method '{method}'", preset, reducer_presets(method))
     config, probing = None, None

@@ -32,6 +32,14 @@ Choose = Callable[[Tensor, int], Tensor]
 """``choose(points [m, k], count)``: positions of the chosen among the points of one class."""
 
 
+EPOCHS, LEAST_STEPS = 40, 240
+
+
+def embedding_steps(count: int) -> int:
+    """Steps of the network behind embeddings of ``count`` training images: 40 epochs, at least 240 steps."""
+    return max(LEAST_STEPS, EPOCHS * math.ceil(count / ConvNetRecipe.batch))
+
+
 def choose_images(
     task: ImageTask,
     part: str,
