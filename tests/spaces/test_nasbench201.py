@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import csv
+import doctest
 import gzip
 import itertools
 import os
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from torch.func import grad, hessian, jacrev, jvp, vjp, vmap
 from torch.nn import functional as F
 
+import hcdc.spaces
 from hcdc.core.errors import InputError
 from hcdc.hypergrad import (
     batched_hypergradient,
@@ -82,6 +84,36 @@ def test_a_string_is_its_six_operations():
     assert all(parse(cell_string(numbers)) == numbers for numbers in EVERY)
     assert len({cell_string(numbers) for numbers in EVERY}) == 15_625
     assert operations(CELL) == operations([3, 3, 4, 1, 3, 1]) == parse(CELL)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [15_625, None, 3.0, {"cell": CELL}, b"333333", [3, 3, 4, 1, 3, 1.0], [True] * 6, [0] * 7, torch.zeros(6)],
+    ids=str,
+)
+def test_what_is_no_cell_is_refused_with_what_is_one(cell):
+    for helper in (operations, cell_string, canonical, connected, computation):
+        with pytest.raises(
+            InputError, match=r"is not a cell; a cell is a string such as '\|nor_conv"
+        ) as error:
+            helper(cell)
+        assert "6 of them, each from 0 to 4, such as [3, 0, 1, 0, 0, 4]" in str(error.value)
+
+
+def test_what_a_user_needs_of_cells_is_public():
+    names = ("OPERATIONS", "canonical", "cell_string", "computation", "connected", "genotype", "operations")
+    assert set(names) <= set(hcdc.spaces.__all__)
+    for name in names:
+        assert getattr(hcdc.spaces, name) is globals()[name]
+    found = doctest.testmod(hcdc.spaces._nasbench201)
+    assert found.attempted >= 6
+    assert found.failed == 0
+
+
+@pytest.mark.parametrize("numbers", [np.array([3, 3, 4, 1, 3, 1]), torch.tensor([3, 3, 4, 1, 3, 1])])
+def test_operation_numbers_may_be_an_array(numbers):
+    assert operations(numbers) == parse(CELL)
+    assert operations(list(np.array([3, 3, 4, 1, 3, 1]))) == parse(CELL)
 
 
 def test_counts_are_the_benchmarks():

@@ -2,16 +2,30 @@
 
 from hcdc.spaces._base import Config, Network, Params, Space, config_hash, stack
 from hcdc.spaces._box import Box
+from hcdc.spaces._cells import OPERATIONS
 from hcdc.spaces._convnet import ConvNet
 from hcdc.spaces._finite import Finite, halves, project_simplex
 from hcdc.spaces._gnn_zoo import GNNZoo
-from hcdc.spaces._nasbench201 import BENCHMARKS, NASBench201, NASBench201Table, NATSBench, TableTruth
+from hcdc.spaces._nasbench201 import (
+    BENCHMARKS,
+    NASBench201,
+    NASBench201Table,
+    NATSBench,
+    TableTruth,
+    canonical,
+    cell_string,
+    computation,
+    connected,
+    genotype,
+    operations,
+)
 from hcdc.spaces._polynomial import PolynomialFilter
 from hcdc.spaces._product import Product
 from hcdc.spaces._registry import from_spec, register
 
 __all__ = [
     "BENCHMARKS",
+    "OPERATIONS",
     "Box",
     "Config",
     "ConvNet",
@@ -26,9 +40,15 @@ __all__ = [
     "Product",
     "Space",
     "TableTruth",
+    "canonical",
+    "cell_string",
+    "computation",
     "config_hash",
+    "connected",
     "from_spec",
+    "genotype",
     "halves",
+    "operations",
     "project_simplex",
     "register",
     "stack",

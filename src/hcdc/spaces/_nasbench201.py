@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -64,17 +65,37 @@ def parse(cell: str) -> tuple[int, ...]:
 
 
 def operations(cell: Cell) -> tuple[int, ...]:
-    """The six operation numbers of a cell given in either form."""
+    """The six operation numbers of a cell given in either form; `OPERATIONS` has their names.
+
+    Raises:
+        InputError: It is neither a cell's string nor six numbers from 0 to 4.
+
+    Example:
+        >>> operations("|nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|avg_pool_3x3~2|")
+        (3, 0, 1, 0, 0, 4)
+    """
     if isinstance(cell, str):
         return parse(cell)
-    numbers = tuple(int(number) for number in cell)
-    if len(numbers) != len(EDGES) or not all(0 <= number < len(OPERATIONS) for number in numbers):
-        raise InputError(f"operation numbers {list(cell)}: a cell has 6 of them, each from 0 to 4")
-    return numbers
+    given: Any = cell
+    given = given.tolist() if isinstance(given, np.ndarray | Tensor) else given
+    numbers: list[Any] = list(given) if isinstance(given, Sequence) and not isinstance(given, bytes) else []
+    whole = all(isinstance(n, Integral) and not isinstance(n, bool) for n in numbers)
+    if len(numbers) != len(EDGES) or not whole or not all(0 <= n < len(OPERATIONS) for n in numbers):
+        raise InputError(
+            f"{cell!r} is not a cell; a cell is a string such as '{EXAMPLE}', or operation numbers, 6 of "
+            f"them, each from 0 to 4, such as {list(parse(EXAMPLE))} (NASBench201Table.cell has cells by "
+            "their number in the benchmark)"
+        )
+    return tuple(int(n) for n in numbers)
 
 
 def cell_string(cell: Cell) -> str:
-    """The string of a cell given in either form."""
+    """The string of a cell given in either form.
+
+    Example:
+        >>> cell_string([3, 0, 1, 0, 0, 4])
+        '|nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|avg_pool_3x3~2|'
+    """
     numbers = operations(cell)
     nodes = []
     for node in (1, 2, 3):
@@ -88,7 +109,12 @@ def cell_string(cell: Cell) -> str:
 
 
 def connected(cell: Cell) -> bool:
-    """Whether a path without ``none`` leads from the input to the output; 341 of the 15,625 have none."""
+    """Whether a path without ``none`` leads from the input to the output; 341 of the 15,625 have none.
+
+    Example:
+        >>> connected([3, 0, 1, 0, 0, 4]), connected([3, 0, 0, 0, 0, 0])
+        (True, False)
+    """
     reached = {0}
     for number, (source, target) in zip(operations(cell), EDGES):
         if number != NONE and source in reached:
@@ -102,6 +128,10 @@ def canonical(cell: Cell) -> str:
     In its notation: ``0`` is the input, ``#`` is zero, ``(a)@op`` an operation. A skip is what it leads from,
     ``none`` and every edge from a node ``#`` are ``#``, the terms of a sum are sorted as text. Sums of zeros
     stay, and sums are not flattened: cells that compute the same can have two names, see `computation`.
+
+    Example:
+        >>> canonical([3, 0, 1, 0, 0, 4])
+        '#+#+(#+(0)@nor_conv_3x3)@avg_pool_3x3'
     """
     nodes = ["0", "", "", ""]
     for node in (1, 2, 3):
@@ -124,6 +154,10 @@ def computation(cell: Cell) -> tuple[Any, ...]:
 
     Cells of one class of `canonical` compute the same. A term is the input, ``("x",)``, or
     ``(operation, *sum)``; ``()`` is zero, what all unconnected cells compute.
+
+    Example:
+        >>> computation([3, 0, 1, 0, 0, 4])
+        (('avg_pool_3x3', ('nor_conv_3x3', ('x',))),)
     """
     nodes: list[tuple[Any, ...]] = [(("x",),), (), (), ()]
     for number, (source, target) in zip(operations(cell), EDGES):
@@ -135,7 +169,12 @@ def computation(cell: Cell) -> tuple[Any, ...]:
 
 
 def genotype(lam: Tensor) -> Config:
-    """The cell of the largest weight or logit at each edge (the first of equals), from lambda ``[30]``."""
+    """The cell of the largest weight or logit at each edge (the first of equals), from lambda ``[30]``.
+
+    Example:
+        >>> genotype(torch.tensor([0.6, 0.4, 0.0, 0.0, 0.0] * 6))
+        {'cell': '|none~0|+|none~0|none~1|+|none~0|none~1|none~2|'}
+    """
     check_lam(lam, MIXTURE)
     return {"cell": cell_string(split_edges(lam).argmax(-1).tolist())}
 
