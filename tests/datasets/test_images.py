@@ -1,5 +1,6 @@
 """Images: every road in, the split, the channels, and every refusal in one sentence."""
 
+import dataclasses
 import hashlib
 import logging
 import os
@@ -137,6 +138,15 @@ def test_a_split_of_the_source_stays_unless_told():
 # --- CIFAR ----------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def small_cifar(monkeypatch):
+    """Files as `write_cifar10` and `write_cifar100` write them pass for whole ones."""
+    for name, count in (("cifar10", 20), ("cifar100", 300)):
+        whole = _image_readers.ARCHIVES[name]
+        small = dataclasses.replace(whole, train_images=count, test_images=count)
+        monkeypatch.setitem(_image_readers.ARCHIVES, name, small)
+
+
 def write_cifar10(folder, each=20, classes=10):
     folder = folder / "cifar-10-batches-bin"
     folder.mkdir(parents=True, exist_ok=True)
@@ -161,6 +171,7 @@ def write_cifar100(folder, count=300):
     return written
 
 
+@pytest.mark.usefixtures("small_cifar")
 def test_cifar10_binary_files(tmp_path, monkeypatch):
     written = write_cifar10(tmp_path)
     monkeypatch.setenv("HCDC_DATA", str(tmp_path))
@@ -183,6 +194,7 @@ def test_cifar10_binary_files(tmp_path, monkeypatch):
     assert reopen(describe(found)).fingerprint() == found.fingerprint()
 
 
+@pytest.mark.usefixtures("small_cifar")
 def test_cifar100_takes_fine_labels(tmp_path):
     written = write_cifar100(tmp_path)
     found = data("cifar100", root=tmp_path)
@@ -192,12 +204,16 @@ def test_cifar100_takes_fine_labels(tmp_path):
     assert found.class_names[99] == "kind99"
 
 
+@pytest.mark.usefixtures("small_cifar")
 def test_damaged_cifar_is_refused(tmp_path):
     write_cifar10(tmp_path)
     file = tmp_path / "cifar-10-batches-bin" / "data_batch_2.bin"
     content = file.read_bytes()
     file.write_bytes(content[:-1])
     assert "is not a whole number of records of 3073 bytes" in refused("cifar10", root=tmp_path)
+    file.write_bytes(content[: 5 * 3073])
+    text = refused("cifar10", root=tmp_path)
+    assert f"'{file}' has 5 images, and the official file has 20" in text
     file.write_bytes(b"\x0a" + content[1:])
     assert "label 10 is out of range; 0 .. 9 is allowed" in refused("cifar10", root=tmp_path)
     write_cifar10(tmp_path, classes=9)
@@ -206,6 +222,15 @@ def test_damaged_cifar_is_refused(tmp_path):
     text = refused("cifar10", root=tmp_path, download=False)
     assert "HCDC_DATA" in text
     assert "'digits'" in text
+
+
+@pytest.mark.parametrize(("name", "file"), [("cifar10", "data_batch_1.bin"), ("cifar100", "train.bin")])
+def test_the_official_files_have_their_known_numbers_of_images(tmp_path, name, file):
+    (write_cifar10 if name == "cifar10" else write_cifar100)(tmp_path)
+    archive = _image_readers.ARCHIVES[name]
+    assert (len(archive.train) * archive.train_images, archive.test_images) == (50_000, 10_000)
+    assert f"{archive.train_images:,}" in (text := refused(name, root=tmp_path))
+    assert file in text
 
 
 def archive_of(folder, monkeypatch, **changes):
@@ -224,6 +249,7 @@ def archive_of(folder, monkeypatch, **changes):
     monkeypatch.setitem(_image_readers.ARCHIVES, "cifar10", type(official)(**content))
 
 
+@pytest.mark.usefixtures("small_cifar")
 def test_a_download_is_checked_unpacked_and_kept(tmp_path, monkeypatch):
     archive_of(tmp_path / "server", monkeypatch)
     found = data("cifar10", root=tmp_path / "new")

@@ -61,6 +61,8 @@ class _Archive:
     names: str
     label_bytes: int
     classes: int
+    train_images: int  # a file
+    test_images: int
     shuffled_share: float | None
 
 
@@ -74,6 +76,8 @@ ARCHIVES = {
         "batches.meta.txt",
         label_bytes=1,
         classes=10,
+        train_images=10_000,
+        test_images=10_000,
         shuffled_share=0.2,  # 10,000 images, as the benchmarks of condensed sets on NAS-Bench-201 hold out
     ),
     "cifar100": _Archive(
@@ -85,6 +89,8 @@ ARCHIVES = {
         "fine_label_names.txt",
         label_bytes=2,  # coarse, then fine
         classes=100,
+        train_images=50_000,
+        test_images=10_000,
         shuffled_share=None,
     ),
 }
@@ -107,9 +113,9 @@ def named_images(
     folder = root / archive.folder
     if _missing(archive, folder):
         _fetch(name, archive, root, download)
-    train = [_records(folder / file, archive) for file in archive.train]
+    train = [_records(folder / file, archive, archive.train_images) for file in archive.train]
     x, y = (np.concatenate(arrays) for arrays in zip(*train, strict=True))
-    test_x, test_y = _records(folder / archive.test, archive)
+    test_x, test_y = _records(folder / archive.test, archive, archive.test_images)
     return image_data(
         name,
         "cifar",
@@ -126,8 +132,8 @@ def _missing(archive: _Archive, folder: Path) -> list[str]:
     return [file for file in (*archive.train, archive.test) if not (folder / file).is_file()]
 
 
-def _records(path: Path, archive: _Archive) -> tuple[Array, Array]:
-    """Pixels ``[m, 3, 32, 32]`` and (fine) labels ``[m]`` of one binary file."""
+def _records(path: Path, archive: _Archive, count: int) -> tuple[Array, Array]:
+    """Pixels ``[count, 3, 32, 32]`` and (fine) labels ``[count]`` of one binary file."""
     size = archive.label_bytes + 3 * 32 * 32
     try:
         content = np.fromfile(path, np.uint8)
@@ -139,6 +145,11 @@ def _records(path: Path, archive: _Archive) -> tuple[Array, Array]:
             "remove it and load the set again"
         )
     records = content.reshape(-1, size)
+    if len(records) != count:
+        raise InputError(
+            f"'{path}' has {len(records):,} images, and the official file has {count:,}; remove it and load "
+            "the set again, or pass your own images as an .npz or a folder"
+        )
     return records[:, archive.label_bytes :].reshape(-1, 3, 32, 32), records[:, archive.label_bytes - 1]
 
 
