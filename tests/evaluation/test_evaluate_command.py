@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+import torch
 
 import hcdc.cli
 from command_line import assert_refused, files, hcdc_run
@@ -85,3 +86,25 @@ def test_one_network_for_all_candidates_is_refused_before_anything_is_said(place
     before = files(place)
     found = evaluate(capsys, "--candidates", "3", file="b.hcdc")
     assert_refused(place, before, *found, "model 'convnet' is one network for all candidates")
+
+
+def own_network(config):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
+
+
+def test_a_model_of_ones_own_is_judged_in_python(place, capsys):
+    save("own.hcdc", SPACE, own_network)
+    before = files(place)
+    result = evaluate(capsys, file="own.hcdc")
+    said = ":own_network', and a file holds no code; pass the task in Python, hcdc.evaluate(copy, task=...)"
+    assert_refused(place, before, *result, said)
+
+
+def test_data_from_memory_is_judged_in_python(place, capsys):
+    x, y = np.zeros((60, 8, 8), np.uint8), np.arange(60) % 3
+    condense(ImageTask(data((x, y))), SPACE, "random", train_size=6, val_method="real", **SHORT).save(
+        "m.hcdc"
+    )
+    before = files(place)
+    result = evaluate(capsys, file="m.hcdc")
+    assert_refused(place, before, *result, "in Python, hcdc.evaluate(copy, task=...)")

@@ -136,20 +136,21 @@ def reopen(
     if "source" not in origin:
         raise InputError(
             f"the data '{description.get('name')}' was handed over in memory, so it cannot be read again "
-            "from the condensed file; pass the data itself"
+            "from the condensed file; pass the data itself in Python, hcdc.evaluate(copy, task=...)"
         )
     source = origin.pop("source")
     if _plain(source) not in map(_plain, NAMES) and not os.path.exists(source):
         raise InputError(
             f"the data '{source}' does not exist; the condensed file says that it was made from it: put it "
-            "there again, or pass a task on the data, hcdc.evaluate(copy, task=...)"
+            "there again, or pass a task on the data in Python, hcdc.evaluate(copy, task=...)"
         )
     data = load(source, root=root, download=download, **origin)
     found, wanted = data.fingerprint(), description.get("fingerprint")
     if found != wanted:
         raise InputError(
             f"the data '{data.name}' has changed since the condensed file was made (fingerprint {found}, "
-            f"the file has {wanted}); condense it again, or pass the original data"
+            f"the file has {wanted}); condense it again, or pass the original data in "
+            "Python, hcdc.evaluate(copy, task=...)"
         )
     return data
 

@@ -65,7 +65,8 @@ def reopen_task(small: CondensedDataset, **options: Any) -> Task:
     spec = {key: value for key, value in small.meta["task"].items() if key != "name"}
     if data.kind == "image" and ":" in str(spec.get("model")):
         raise InputError(
-            f"the copy was made with the model '{spec['model']}', and a file holds no code; pass the task"
+            f"the copy was made with the model '{spec['model']}', and a file holds no code; pass the task in "
+            "Python, hcdc.evaluate(copy, task=...)"
         )
     form: Any = {"graph": GraphTask, "table": TableTask, "image": ImageTask}[data.kind]
     task: Task = form(data, **spec)
