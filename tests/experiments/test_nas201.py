@@ -579,7 +579,7 @@ def test_a_row_has_agreement_regrets_and_cost(judged):
     assert ours[head[-1]] == "80"  # 30 of condensing and ten times five of judging ten cells
     weighted = dict(zip(head, cells_of(table, "**HCDC (d)**")))
     assert weighted[regret] == "0.00 [0.00, 0.00]"
-    gain = "HCDC (b) minus it, all 10: mean, interval of the mean"
+    gain = "HCDC (b) minus it, all 10: mean, 90 % interval of the mean"
     assert weighted[gain].startswith("+0.012 ")
     worst = dict(zip(head, cells_of(table, "random copy, 200")))
     assert worst["Spearman, 1,000 draws of 100: mean [5 %, 95 %]"] == "-1.000 [-1.00, -1.00]"
@@ -600,6 +600,9 @@ def test_a_row_has_agreement_regrets_and_cost(judged):
     assert trained["GPU hours on the full data, promotions apart"] == "2.8"
     joined = dict(zip(head, cells_of(table, "ridge on operation counts, parameters and real")))
     assert joined[head[-1]] == "53"  # four probes more than the copy's 51
+    bare = dict(zip(head, cells_of(table, "none: the best of 20 probes |")))
+    assert bare[regret] == "2.00 [2.00, 2.00]"  # .93 by test
+    assert bare["of 25 full trainings, probes among them"] == ""
 
 
 def test_rankings_with_12_epochs_are_sums_of_standard_values(judged):
@@ -629,8 +632,8 @@ def test_correlations_are_spearmans_row_by_row():
     np.testing.assert_allclose(nas201_tables.correlations(a[0], b[0]), found[0])
 
 
-def test_intervals_of_gains_come_from_resampled_cells_and_runs(judged):
-    """By hand, with the same draws; runs of a condensation share its weight."""
+def test_intervals_of_gains_come_from_resampled_cells_condensations_and_probes(judged):
+    """By hand, with the same draws; runs of a condensation share its weight and come and go together."""
     rng = np.random.default_rng(1)
     again = [{**judged[3], "draw": k, "loss": rng.random(10).tolist()} for k in (1, 2)]
     other = [{**r, "seed": 2, "loss": rng.random(10).tolist()} for r in judged[1:4]]
@@ -639,12 +642,16 @@ def test_intervals_of_gains_come_from_resampled_cells_and_runs(judged):
     ours, theirs = rows["**HCDC (b)**: 200 images learned from 20 probes"], rows["number of parameters"]
     resampled = nas201_tables.Resampled(truth, ours)
     np.testing.assert_allclose(resampled.weight, [1 / 6, 1 / 6, 1 / 6, 1 / 2])
-    shares = np.bincount(resampled.runs.ravel(), minlength=4) / resampled.runs.size
-    np.testing.assert_allclose(shares, resampled.weight, atol=0.03)
+    np.testing.assert_allclose(resampled.weights.sum(1), 1)
+    np.testing.assert_allclose(resampled.weights.mean(0), resampled.weight, atol=0.03)
+    alone = resampled.weights[:, 3].round(9)  # two condensations are drawn of two, this one 0, 1 or 2 times
+    assert [float(np.mean(alone == w)) for w in (0, 0.5, 1)] == pytest.approx([0.25, 0.5, 0.25], abs=0.05)
+    shares = set((6 * resampled.weights[:, 0]).round(9))
+    assert {0, 1, 2, 3, 4} <= shares <= set(range(7))  # of three draws of probes, with repeats, once or twice
     means = []
-    for cells, runs in zip(resampled.cells[1:], resampled.runs):
+    for cells, weights in zip(resampled.cells[1:], resampled.weights):
         rival = spearman(truth[cells], theirs[0].scores[cells])
-        means.append(np.mean([spearman(truth[cells], ours[k].scores[cells]) - rival for k in runs]))
+        means.append(weights @ [spearman(truth[cells], one.scores[cells]) - rival for one in ours])
     low, high = np.quantile(means, [0.05, 0.95])
     mean = resampled.weight @ [spearman(truth, one.scores) - 1 for one in ours]  # parameters rank as truth
     assert resampled.gain(theirs) == f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
@@ -730,6 +737,12 @@ def test_records_of_other_recipes_or_of_a_total_have_a_table_of_their_own(given,
     first, second = nas201_tables.written(text, [*judged, *worse]).split("<!-- /nas201-cifar10 -->")
     assert nas201_tables.agreement(judged) in first
     assert nas201_tables.agreement(worse, some=some) in second
+
+
+def test_records_of_another_number_of_initialisations_have_no_table(judged):
+    other = [{**r, "initialisations": 4} for r in judged]
+    with pytest.raises(InputError, match=r"a record has 4 initialisations; tables are of \[8, 16\]"):
+        nas201_tables.written("<!-- nas201-cifar10 -->", other)
 
 
 def test_the_papers_split_has_a_table_of_its_own(judged):
@@ -827,7 +840,8 @@ def test_hours_of_trainings_on_other_data_than_the_clocks_are_not_known(judged):
     ]
     heads = [[cell.strip() for cell in table.splitlines()[0].split("|")[1:-1]] for table in tables]
     assert heads[0] == heads[1]
-    for row, hours in (("**HCDC (b)**: ", "2.0"), (nas201_tables.EARLY, "0.2"), ("none: the best of", "2.0")):
+    bare = "none: the best of 20 probes |"
+    for row, hours in (("**HCDC (b)**: ", "2.0"), (nas201_tables.EARLY, "0.2"), (bare, "2.0")):
         here, there = (dict(zip(heads[0], cells_of(table, row))) for table in tables)
         assert (here.pop(name), there.pop(name)) == (hours, "not known")
         assert here == there
@@ -835,7 +849,7 @@ def test_hours_of_trainings_on_other_data_than_the_clocks_are_not_known(judged):
 
 def test_rows_are_sorted_and_the_short_table_has_fewer_columns(judged):
     table = nas201_tables.agreement(judged)
-    means = [float(row.split("|")[3].split()[0]) for row in table.splitlines()[2:-1]]
+    means = [float(row.split("|")[3].split()[0]) for row in table.splitlines()[2:-2]]
     assert means == sorted(means, reverse=True)
     assert "none: the best of 20 probes and 5 random cells" in table.splitlines()[-1]
     short = nas201_tables.agreement(judged, short=True)

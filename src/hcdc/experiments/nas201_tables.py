@@ -69,6 +69,7 @@ WORDS = {"score": "accuracy", "loss": "loss"}
 RIDGE = "ridge on operation counts and parameters, 20 probes"
 SUM, ONE = "(sum of two scores)", "(one regression)"
 """How a row uses two things: their standard scores are added, or the ridge has the loss as a feature."""
+INITIALISATIONS = {16: "", 8: "-eight"}
 KINDS = ("", "-eight", "-total", "-steps")
 """Of the usual recipe, of 8 initialisations, of the paper's split, of a recipe with other steps."""
 EARLY = "12 epochs on the full data (table)"
@@ -199,7 +200,10 @@ def kind_of(r: Record) -> str:
         return "-total"
     if r.get("steps"):
         return "-steps"
-    return "" if r.get("initialisations") == 16 else "-eight"
+    number = r.get("initialisations") or 8
+    if number not in INITIALISATIONS:
+        raise InputError(f"a record has {number} initialisations; tables are of {sorted(INITIALISATIONS)}")
+    return INITIALISATIONS[number]
 
 
 def _scores(r: Record, metric: str, part: str = "val") -> Array:
@@ -246,8 +250,8 @@ def figures(truth: Array, test: Array, ranking: Ranking) -> dict[str, Array]:
 
     ``promoted``: the best by full-data validation of the first 5 of the ranking. ``equal``: of 25 that are
     trained on the full data in all, the probes and 5 promoted ones or, without probes, 25 promoted ones;
-    ``random``: the same of the probes and 5 random cells. A probe may be better than all cells of a draw, so
-    regrets may be negative.
+    ``random``: the same of the probes and 5 random cells; ``probes``: of the probes alone. A probe may be
+    better than all cells of a draw, so regrets may be negative.
     """
     some = draws(len(ranking.scores))
     t, s, p = truth[some], test[some], ranking.scores[some]
@@ -274,6 +278,7 @@ def figures(truth: Array, test: Array, ranking: Ranking) -> dict[str, Array]:
         "promoted": regret(order[:, :PROMOTED]),
         "equal": regret(more, ranking.known),
         "random": regret(anyone, ranking.known),
+        "probes": regret(anyone[:, :0], ranking.known) if probes else np.full(len(some), np.nan),
     }
 
 
@@ -337,15 +342,19 @@ def agreement(found: Sequence[Record], short: bool = False, some: bool = False) 
     text = [line for _, line in sorted(lines, key=lambda pair: -pair[0])]
     if ours:
         each = [figures(truth, test, one) for one in ours]
-        after = float(pooled(ours, [e["random"] for e in each]).mean())
-        words = f"none: the best of {PROBES} probes and {PROMOTED} random cells"
-        text.append([words, _runs(ours), "", "", "", "", "", "", f"{after:.2f}", _hours(base, ours), "0"])
+        own, after = (pooled(ours, [e[key] for e in each]) for key in ("probes", "random"))
+        least, most = np.quantile(own, [0.05, 0.95])
+        reached = f"{float(own.mean()):.2f} [{least:.2f}, {most:.2f}]"
+        first, hours = f"none: the best of {PROBES} probes", _hours(base, ours)
+        text.append([first, _runs(ours), "", "", "", "", reached, "", "", hours, "0"])
+        words = f"{first} and {PROMOTED} random cells"
+        text.append([words, _runs(ours), "", "", "", "", "", "", f"{float(after.mean()):.2f}", hours, "0"])
     head = [
         "ranked by",
         "runs",
         f"Spearman, {DRAWS:,} draws of {CELLS}: mean [5 %, 95 %]",
         f"all {len(truth)}",
-        f"HCDC (b) minus it, all {len(truth)}: mean, interval of the mean",
+        f"HCDC (b) minus it, all {len(truth)}: mean, 90 % interval of the mean",
         f"top {TOP}",
         "regret of the pick, points: mean [5 %, 95 %]",
         f"after {PROMOTED} promotions",
@@ -523,10 +532,25 @@ class Resampled:
         self.cells = np.vstack([np.arange(count), self.rng.integers(count, size=(DRAWS, count))])
         self.truth, self.ours = _ranks(truth[self.cells]), ours
         self.reached = [self.correlations(one) for one in ours]
-        each = Counter(one.seed for one in ours)
-        self.weight = np.asarray([1.0 / each[one.seed] for one in ours]) / max(len(each), 1)
-        if ours:
-            self.runs = self.rng.choice(len(ours), size=(DRAWS, len(ours)), p=self.weight)
+        by_seed: dict[int | None, list[int]] = {}
+        for run, one in enumerate(ours):
+            by_seed.setdefault(one.seed, []).append(run)
+        self.condensations = list(by_seed.values())
+        self.weight = self._mean_of(self.condensations)
+        self.weights = np.stack([self._mean_of(self._drawn()) for _ in range(DRAWS)])
+
+    def _drawn(self) -> list[list[int]]:
+        """As many condensations, and of each as many of its runs, drawn with repeats."""
+        count = len(self.condensations)
+        lots = [self.condensations[k] for k in self.rng.integers(count, size=count)] if count else []
+        return [[lot[k] for k in self.rng.integers(len(lot), size=len(lot))] for lot in lots]
+
+    def _mean_of(self, lots: Sequence[Sequence[int]]) -> Array:
+        """Weights of the runs ``[runs]`` in the mean over condensations of the means over their runs."""
+        weight = np.zeros(len(self.ours))
+        for lot in lots:
+            np.add.at(weight, lot, 1 / (len(lot) * len(lots)))
+        return weight
 
     def correlations(self, one: Ranking) -> Array:
         """On all cells, then on each resampled lot, ``[1 + DRAWS]``."""
@@ -534,8 +558,8 @@ class Resampled:
         return found
 
     def gain(self, theirs: Sequence[Ranking]) -> str:
-        """Mean of the gains, pair by pair (see `_beside`), and an interval of that mean: cells and runs are
-        resampled."""
+        """Mean of the gains, pair by pair (see `_beside`), and a 90 % interval of that mean: cells,
+        condensations and their draws of probes are resampled."""
         if not self.ours:
             return ""
         known = {id(one): self.correlations(one) for one in theirs}
@@ -545,7 +569,7 @@ class Resampled:
                 for one, mine in zip(self.ours, self.reached)
             ]
         )
-        means = np.take_along_axis(gains[:, 1:].T, self.runs, 1).mean(1)
+        means = (self.weights * gains[:, 1:].T).sum(1)
         low, high = np.quantile(means, [0.05, 0.95])
         return f"{float(self.weight @ gains[:, 0]):+.3f} [{low:+.3f}, {high:+.3f}]"
 
