@@ -1002,7 +1002,7 @@ def test_weighted_examples_are_real_ones_with_weights_of_mean_one(digits, networ
     assert history == [
         {
             "step": 1,
-            "probe_correlation": pytest.approx(reached),
+            "probe_spearman": pytest.approx(reached),
             "nonzero": int((small.weight > 0).sum()),
         }
     ]
@@ -1063,7 +1063,7 @@ def test_weights_with_companions_are_those_of_the_stacked_rows(count, ridge, dig
     np.testing.assert_allclose(weight, exact / exact.mean(), atol=1e-4)
     assert weight.std() > 0.01
     reached = spearman(np.array(TRUTH), rows[0] @ weight)
-    assert history[0]["probe_correlation"] == pytest.approx(reached)
+    assert history[0]["probe_spearman"] == pytest.approx(reached)
     assert history[0]["nonzero"] == int((weight > 0).sum())
     alone, _ = optimize.nnls(*system(rows[0], targets[0], ridge))
     assert np.abs(weight - alone / alone.mean()).max() > 0.01  # companions matter

@@ -152,7 +152,8 @@ def test_what_made_the_copy_does_not_judge_it(copied):
 def test_companions_are_ranked_beside_the_probes(copied):
     method, _, small, _, _, _ = copied
     last = small.record["history"][-1]
-    assert ("probe_correlation" in last) == (method != "aligned")
+    assert ("probe_correlation" in last) == (method in ("probes", "both"))
+    assert ("probe_spearman" in last) == (method == "weighted")
     assert ("companion_correlation" in last) == (method in ("probes", "both"))
 
 

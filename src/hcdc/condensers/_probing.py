@@ -312,7 +312,8 @@ def learn_examples(
             there is not recorded again.
 
     Returns:
-        S_val and the correlation on the probes (and companions) at each tenth step.
+        S_val and, at each tenth step, the correlation (Pearson's, of losses with ranks) on the probes,
+        ``probe_correlation``, and on the companions.
     """
     device = torch.device(device)
     x = task.tensors(s_val)["x"].detach().clone()
@@ -401,6 +402,9 @@ def weigh_examples(
     the sum over probes and companions of the correlation times the root of their number), then weighted;
     only the matrix of losses is looked at, no gradient of any network. In the weights companions count as
     much as the probes do.
+
+    Returns:
+        S_val and its Spearman on the probes, ``probe_spearman`` (``probe_correlation`` in older records).
     """
     pool = _pool(task, seed, config, val_size)
     groups = [(networks, truth)]
@@ -427,7 +431,7 @@ def weigh_examples(
     weight = weight / weight.sum() * len(weight)
     reached = spearman(np.asarray(truth), rows[0] @ weight)
     weighted = task.replace(chosen, {"weight": torch.from_numpy(weight).to(chosen.x)})
-    return weighted, [{"step": 1, "probe_correlation": float(reached), "nonzero": int((weight > 0).sum())}]
+    return weighted, [{"step": 1, "probe_spearman": float(reached), "nonzero": int((weight > 0).sum())}]
 
 
 def _centred(losses: Array) -> Array:
