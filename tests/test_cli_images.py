@@ -18,7 +18,7 @@ from hcdc import CondensedDataset, Recipe
 from hcdc.condensers import make_reducer, plan
 from hcdc.core import ranks
 from hcdc.datasets import data
-from hcdc.spaces import NASBench201
+from hcdc.spaces import NASBench201, NASBench201Table, TableTruth
 from hcdc.spaces._nasbench201 import COLUMNS
 from hcdc.tasks import ImageTask
 
@@ -276,6 +276,9 @@ def test_a_table_takes_the_place_of_full_trainings(given, place, capsys, monkeyp
     )
     assert code == 0, err
     assert "4 full-data results from the table" in out
+    looked_up = r"^full data +results from the NAS-Bench-201 table \(cifar10, 200 epochs\)$"
+    assert re.search(looked_up, out, re.MULTILINE)
+    assert "full recipe" not in out
     judged = "next: hcdc evaluate a.hcdc --truth t.csv.gz --truth-dataset cifar10"
     assert out.splitlines()[-1].endswith(judged)
     small = CondensedDataset.load(place / "a.hcdc")
@@ -289,10 +292,29 @@ def test_a_table_takes_the_place_of_full_trainings(given, place, capsys, monkeyp
     )
     assert code == 0, err
     assert "nothing is trained on the full data" in out
+    assert re.search(looked_up, out, re.MULTILINE)
+    assert "full recipe" not in out
     found = json.loads((place / "a.evaluation.json").read_text())
     assert "NAS-Bench-201" in found["truth_source"]
     assert all(0.2 < value < 0.4 for value in found["truth"])
     assert "weights up to" in hcdc_run(capsys, "inspect", "a.hcdc")[1]
+
+
+def test_what_is_trained_on_the_full_data_beside_a_table_is_said(place):
+    (place / "t.csv").write_text(table_text())
+    np.savez(place / "images.npz", **colours())
+    task, space = ImageTask(data("images.npz")), NASBench201(cells=1, channels=2)
+    table = TableTruth(NASBench201Table("t.csv"), "cifar10")
+    given = {"train_size": 20, "truth": table, "options": {"probes": 4}}
+
+    def lines(method):
+        made = plan(task, space, val_method=method, **given)
+        return made, dict(hcdc.cli._plan_lines(made, task, "cpu"))
+
+    assert "relaxed network" not in lines("weighted")[1]
+    made, told = lines("both")
+    assert "full recipe" not in told
+    assert f"steps {made.relaxed(task).steps}, " in told["relaxed network"]
 
 
 def test_a_copy_made_with_a_table_says_how_to_judge_it_by_the_table():

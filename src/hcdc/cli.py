@@ -698,6 +698,9 @@ def _plan_lines(made: Plan, task: Any, device: str) -> list[tuple[str, object]]:
     preset = f", preset {meta['preset']}" if meta["preset"] else ""
     calibrates = made.probing is not None and made.probing.calibrate
     chosen = ", or another that the probes choose" if calibrates else ""
+    relaxed = []  # with a table it is all that is trained on the full data
+    if made.truth is not None and made.config is not None:
+        relaxed = [("relaxed network", f"trained on the full data: {_words(made.relaxed(task).as_dict())}")]
     return [
         ("data", f"{data.name}, {parts} for training / validation / test{shape}, split: {data.split}"),
         (
@@ -706,11 +709,19 @@ def _plan_lines(made: Plan, task: Any, device: str) -> list[tuple[str, object]]:
         ),
         ("sizes", sizes),
         ("space", _words(meta["space"])),
-        ("full recipe", _words(meta["full_recipe"])),
+        _full_line(meta, made.truth),
+        *relaxed,
         ("calibrated recipe", _words(meta["calibrated_recipe"]) + chosen),
         ("device", device_name(device)),
         *_doubts(made, task),
     ]
+
+
+def _full_line(meta: dict[str, Any], table: TableTruth | None) -> tuple[str, object]:
+    """How candidates are trained on the full data, or the table that has their results."""
+    if table is not None:
+        return "full data", f"results from the {table.words()}"
+    return "full recipe", _words(meta["full_recipe"])
 
 
 def _doubts(made: Plan, task: Any) -> list[tuple[str, object]]:
@@ -876,7 +887,7 @@ def _judge_lines(
     """What is about to be judged, how, and what it costs."""
     meta = small.meta
     if table is not None:
-        cost = f"nothing is trained on the full data: {table.words()}"
+        cost = "nothing is trained on the full data"
     else:
         full = Recipe.from_dict(meta["full_recipe"])
         cost = _trainings(candidates, task, from_spec(meta["space"]), full, device)
@@ -885,7 +896,7 @@ def _judge_lines(
     return [
         ("data", f"{meta['data'].get('name')}, split: {meta['data'].get('split')}"),
         ("candidates", f"{candidates} of {_words(meta['space'])}"),
-        ("full recipe", _words(meta["full_recipe"])),
+        _full_line(meta, table),
         ("calibrated recipe", _words(meta["calibrated_recipe"])),
         ("device", device_name(device)),
         ("cost", cost),
