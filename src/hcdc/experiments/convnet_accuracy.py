@@ -30,6 +30,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
 from hcdc.datasets import CondensedDataset, data
 from hcdc.datasets._images import ImageData, Images
+from hcdc.experiments._command import as_command
 from hcdc.experiments.nas201 import copy_arguments, keep_copy, kept_name
 from hcdc.tasks import ImageTask
 from hcdc.training import convnet_accuracy
@@ -227,4 +228,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_command(main)

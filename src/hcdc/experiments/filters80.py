@@ -23,6 +23,7 @@ from hcdc.core import records
 from hcdc.core.errors import unknown_name
 from hcdc.datasets import CondensedDataset, data
 from hcdc.evaluation import evaluate
+from hcdc.experiments._command import as_command
 from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import GraphTask
 
@@ -153,4 +154,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_command(main)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from hcdc.condensers import condense
 from hcdc.core import records
 from hcdc.datasets import GraphData, Nodes, data
+from hcdc.experiments._command import as_command
 from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import GraphTask
 from hcdc.training import gcn_accuracy
@@ -76,4 +77,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_command(main)

@@ -49,6 +49,7 @@ from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import derive, numpy_stream, stream
 from hcdc.datasets import CondensedDataset, data
 from hcdc.datasets._images import Images
+from hcdc.experiments._command import as_command
 from hcdc.spaces import Config, NASBench201, NASBench201Table, TableTruth
 from hcdc.tasks import ImageTask
 from hcdc.training import predictors, run_on_sets
@@ -517,4 +518,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_command(main)

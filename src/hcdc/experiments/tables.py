@@ -20,6 +20,7 @@ from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
 from hcdc.core.ranks import mean_interval
+from hcdc.experiments._command import as_command
 
 Record = dict[str, Any]
 Key = tuple[str, int]
@@ -351,4 +352,4 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    as_command(lambda: main(sys.argv[1:]))

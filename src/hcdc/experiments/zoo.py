@@ -19,6 +19,7 @@ from hcdc.condensers import condense
 from hcdc.core import records
 from hcdc.datasets import data
 from hcdc.evaluation import evaluate
+from hcdc.experiments._command import as_command
 from hcdc.experiments.filters80 import METHODS, short
 from hcdc.spaces import GNNZoo
 from hcdc.tasks import GraphTask
@@ -71,4 +72,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_command(main)
