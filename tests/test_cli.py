@@ -210,6 +210,12 @@ def test_json_on_standard_output_is_json_alone(place, capsys):
     assert "next: hcdc evaluate" in err
 
 
+@pytest.mark.parametrize("flag", ["--seed", "--split-seed"])
+def test_a_seed_below_0_is_refused(place, capsys, flag):
+    before = files(place)
+    assert_refused(place, before, *condense(capsys, flag, "-1"), f"invalid value for '{flag}'")
+
+
 def test_a_record_of_another_file_is_not_believed(place, capsys):
     condense(capsys)
     condense(capsys, "--seed", "1", out="b.hcdc")

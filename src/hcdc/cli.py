@@ -82,7 +82,7 @@ MaybeInt = Optional[int]  # noqa: UP045
 MaybePath = Optional[Path]  # noqa: UP045
 MaybeText = Optional[str]  # noqa: UP045
 MaybeTexts = Optional[list[str]]  # noqa: UP045
-SeedOption = Annotated[int, typer.Option("--seed", help="Decides every random draw.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Decides every random draw.")]
 DeviceOption = Annotated[
     str, typer.Option("--device", help="auto, cpu or cuda; auto takes cuda where there is one.")
 ]
@@ -105,7 +105,7 @@ TruthDataOption = Annotated[
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Say only where the result is.")]
 UnusedSeed = Annotated[
-    int, typer.Option("--seed", help="Taken by every command; nothing is random in this one.")
+    int, typer.Option("--seed", min=0, help="Taken by every command; nothing is random in this one.")
 ]
 UnusedDevice = Annotated[
     str, typer.Option("--device", help="Taken by every command; nothing is computed in this one.")
@@ -372,11 +372,11 @@ def _size(
         raise InputError(f"{flags[1]} {per_class}: at least 1 is needed")
     counts = getattr(task, part).y.bincount(minlength=task.num_classes)
     least = int(counts.argmin())
-    if per_class > int(counts[least]):
-        raise InputError(
-            f"{flags[1]} {per_class}: class {least} ('{task.data.class_names[least]}') has only "
-            f"{int(counts[least])} {part} images; choose at most that"
-        )
+    if per_class > (most := int(counts[least])):
+        lacks = f"has only {most} {part} images; choose at most that"
+        if most == 0:
+            lacks = f"has no {part} images; add some, or take the real ones there are with --val-method real"
+        raise InputError(f"{flags[1]} {per_class}: class {least} ('{task.data.class_names[least]}') {lacks}")
     return per_class * int(task.num_classes)
 
 
@@ -570,7 +570,7 @@ def condense(
     ] = None,
     target: Annotated[MaybeText, typer.Option("--target", help="The column to predict, for tables.")] = None,
     split_seed: Annotated[
-        int, typer.Option("--split-seed", help="Seed of the split where the data brings none.")
+        int, typer.Option("--split-seed", min=0, help="Seed of the split where the data brings none.")
     ] = 0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite --out.")] = False,
     seed: SeedOption = 0,

@@ -225,6 +225,7 @@ def test_the_record_and_the_file(tmp_path):
         ({"val_size": 2}, "val_size 2: there are 3 classes"),
         ({"val_size": 41}, "val_size 41: the original has only 40"),
         ({"val_size": 0}, "val_size 0: there are 3 classes"),
+        ({"seed": -1}, "seed -1: at least 0 is needed"),
     ],
 )
 def test_a_bad_argument_is_one_sentence_and_nothing_is_written(arguments, words, tmp_path):

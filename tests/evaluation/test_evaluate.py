@@ -659,6 +659,21 @@ def test_one_candidate_has_no_ranking(candidates):
         judge(candidates=candidates)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"candidates": [{"lambda_0": 1.0}]}, r"candidates \[\{'lambda_0': 1.0\}\]: give a whole number"),
+        ({"candidates": 4.0}, "candidates 4.0: give a whole number"),
+        ({"candidates": True}, "candidates True: give a whole number"),
+        ({"seed": "0"}, "seed '0': give a whole number"),
+        ({"seed": -1}, "seed -1: at least 0 is needed"),
+    ],
+)
+def test_numbers_of_another_kind_are_refused(given, said):
+    with pytest.raises(InputError, match=said):
+        judge(**given)
+
+
 def test_another_task_than_that_of_the_copy_is_refused():
     with pytest.raises(InputError, match="fingerprint"):
         judge(task=GraphTask(graph_data(permute_test=True)))

@@ -88,6 +88,13 @@ def test_one_network_for_all_candidates_is_refused_before_anything_is_said(place
     assert_refused(place, before, *found, "model 'convnet' is one network for all candidates")
 
 
+def test_a_class_without_validation_images_is_said_to_have_none(place, capsys):
+    before = files(place)
+    given = ("--dataset", "noise.npz", "--method", "random", "--out", "b.hcdc", "--train-size", "6")
+    found = hcdc_run(capsys, "condense", *given, "--val-images-per-class", "1")
+    assert_refused(place, before, *found, "class 2 ('2') has no val images; add some, or take the real ones")
+
+
 def own_network(config):
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
 

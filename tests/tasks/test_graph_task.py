@@ -38,6 +38,14 @@ def make_task(setting="transductive", change=(), amount=1.0, **options) -> Graph
     return GraphTask(make_data(change, amount), setting, **options).bind(SPACE)
 
 
+@pytest.mark.parametrize("given", [None, "cora", (torch.zeros(4, 1, 4, 4), torch.zeros(4))], ids=str)
+def test_what_is_no_graph_is_refused(given):
+    with pytest.raises(
+        InputError, match=rf"data is {type(given).__name__}, not a graph; pass what hcdc.data"
+    ):
+        GraphTask(given)
+
+
 def start(task, seed=0):
     params = {k: v.double() for k, v in task.init(torch.Generator().manual_seed(seed)).items()}
     lam = torch.tensor([0.3, 0.8, -0.4], dtype=torch.float64)

@@ -257,6 +257,14 @@ def test_bad_settings_are_refused(arguments, words):
         make(*arguments)
 
 
+@pytest.mark.parametrize("given", [None, "a.csv"], ids=str)
+def test_what_is_no_table_is_refused(given):
+    with pytest.raises(
+        InputError, match=rf"data is {type(given).__name__}, not a table; pass what hcdc.data"
+    ):
+        TableTask(given)
+
+
 def test_bad_numbers_are_refused():
     with pytest.raises(InputError, match="width must be at least 1"):
         TableTask(table(2), "mlp", width=0)

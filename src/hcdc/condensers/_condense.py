@@ -578,6 +578,8 @@ def _check_types(
     for name, value in whole.items():
         if value is True or value is False or not isinstance(value, Integral):
             raise InputError(f"{name} {value!r}: give a whole number")
+    if isinstance(seed, Integral) and seed < 0:
+        raise InputError(f"seed {seed}: at least 0 is needed")
     if isinstance(truth_epochs, Integral) and truth_epochs < 1:
         raise InputError(f"truth_epochs {truth_epochs}: at least 1 is needed")
 

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,13 @@ def checked_judges(
     small: CondensedDataset, task: Task, candidates: int, seed: int
 ) -> tuple[list[Config], int]:
     """`judges`, refused where they cannot be ranked."""
+    numbers: dict[str, Any] = {"candidates": candidates, "seed": seed}
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            text = " ".join(repr(value).split())[:60]
+            raise InputError(f"{name} {text}: give a whole number (candidates are drawn anew, by the seed)")
+    if seed < 0:
+        raise InputError(f"seed {seed}: at least 0 is needed")
     if candidates < 2:
         raise InputError(
             f"candidates {candidates}: at least 2 are needed to speak of a ranking; 80 is the default"

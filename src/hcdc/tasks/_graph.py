@@ -55,6 +55,11 @@ class GraphTask(Task):
     kind = "graph"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.data, GraphData):
+            raise InputError(
+                f"GraphTask: data is {type(self.data).__name__}, not a graph; pass what hcdc.data(...) gives "
+                "for a graph"
+            )
         if self.setting not in SETTINGS:
             raise unknown_name("setting", self.setting, SETTINGS)
         if self.structure not in STRUCTURES:

@@ -56,6 +56,11 @@ class TableTask(Task):
         weight_decay: float = 1e-4,
         penalty: str = "per-feature",
     ):
+        if not isinstance(data, TableData):
+            raise InputError(
+                f"TableTask: data is {type(data).__name__}, not a table; pass what hcdc.data(...) gives for "
+                "a table"
+            )
         if model not in MODELS:
             raise unknown_name("model", model, MODELS)
         if penalty not in PENALTIES:
