@@ -36,6 +36,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
 from hcdc.core.ranks import spearman, standard
 from hcdc.core.seeds import numpy_stream
+from hcdc.experiments._command import as_command
 from hcdc.experiments.nas201 import PROTOCOL
 from hcdc.experiments.tables import table_text
 from hcdc.reporting import rank_colours
@@ -613,4 +614,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    as_command(main)
