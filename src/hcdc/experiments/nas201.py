@@ -252,9 +252,6 @@ class Protocol:
             keep: A folder in which the validation sets are kept; those that lie there are not made again.
             judge: Whether cells are judged on them.
         """
-        for mode in modes:
-            if mode not in MODES:
-                raise unknown_name("--modes", mode, MODES)
         made = self.made(train_method, seed, keep, (self.train_size, self.val_size))
         settings = {"draws": list(draws), "modes": list(modes), "probing": self.probing.settings()}
         store = self.store(keep, f"hcdc-{train_method}-{seed}", settings)
@@ -430,9 +427,6 @@ class Protocol:
     ) -> None:
         """Judge by copies of other methods: each one's S_train and the same random validation images or, of
         a total, validation images of its own."""
-        for name in recipes:
-            if name not in RECIPES:
-                raise unknown_name("--recipes", name, RECIPES)
         made = [self.made(method, seed, keep) for method in methods]
         pairs: list[Any] = [(copy.train, made[0].val) for copy in made]
         if self.total:
@@ -478,6 +472,11 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    known = {"rows": ("hcdc", *REDUCERS), "modes": MODES, "recipes": RECIPES}
+    for argument, names in known.items():  # before anything is written
+        for name in getattr(given, argument).split(","):
+            if name not in names:
+                raise unknown_name(f"--{argument}", name, names)
     recipe = {"steps": given.steps, "seeds": given.initialisations}
     protocol = Protocol(
         given.dataset, given.table, given.benchmark, given.per_class, given.val_per_class, given.judges,
