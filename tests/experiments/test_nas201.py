@@ -393,6 +393,14 @@ def test_alignment_is_a_start_for_probes_and_meets_no_judge(protocol, monkeypatc
         protocol.aligned(copy, 7, tmp_path / "kept")
 
 
+def test_what_is_not_known_is_refused_before_the_work(protocol):
+    with pytest.raises(InputError, match=r"--modes 'nearest'.*aligned, both, probes, weighted"):
+        protocol.hcdc(0, "random", range(1), ["probes", "nearest"], whole=True)
+    with pytest.raises(InputError, match=r"--recipes.*'best'.*calibrated, published"):
+        protocol.copies(["random"], 0, ["best"])
+    assert not protocol.out.exists()
+
+
 @pytest.fixture
 def command(monkeypatch, tmp_path):
     """Runs the command with some arguments more; returns what it asked of the protocol, and the protocol."""
@@ -471,7 +479,7 @@ def test_the_command_makes_sets_and_judges_nothing(command, tmp_path):
         ("--recipes", "best", r"--recipes 'best'.*calibrated, published"),
     ],
 )
-def test_what_is_not_known_is_refused_before_the_work(argument, value, words, command, tmp_path):
+def test_the_command_refuses_what_is_not_known_before_it_writes(argument, value, words, command, tmp_path):
     with pytest.raises(InputError, match=words):
         command(argument, value)
     assert not command.called

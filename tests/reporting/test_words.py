@@ -147,10 +147,12 @@ def test_a_copy_that_does_not_rank_is_not_said_to_pay(interval, said):
 )
 def test_a_free_rival_that_ranks_better_is_named_beside_the_payment(own, free, better):
     e = evaluation("hcdc", spearman=own, interval=[0.3, 0.8])
-    next(rival for rival in e["rivals"] if rival["name"] == "parameter-count")["spearman"] = free
+    count = next(rival for rival in e["rivals"] if rival["name"] == "parameter-count")
+    count |= {"spearman": free, "note": None}
     assert payment(e).startswith("it pays from 172 trials on")
     assert ("; parameter-count is free and ranks better, 0.70" in payment(e)) == better
     assert "early-stopping" not in payment(e)  # it is not free
+    assert sum("parameter-count" in text for text in sentences([e])) == better  # said once
 
 
 def test_findings_name_the_best_copy_and_the_warnings():

@@ -74,6 +74,13 @@ class Unjudged(NASBench201):
         return super().candidates()[TUNING + self.judges :]
 
 
+def check_names(argument: str, given: Sequence[str], known: Sequence[str]) -> None:
+    """Refuse a name that is not among the known ones."""
+    for name in given:
+        if name not in known:
+            raise unknown_name(argument, name, known)
+
+
 def published_recipe(train_size: int) -> Recipe:
     """50 epochs, one initialisation: how the paper's candidates are trained on copies."""
     return Recipe(
@@ -252,6 +259,7 @@ class Protocol:
             keep: A folder in which the validation sets are kept; those that lie there are not made again.
             judge: Whether cells are judged on them.
         """
+        check_names("--modes", modes, MODES)
         made = self.made(train_method, seed, keep, (self.train_size, self.val_size))
         settings = {"draws": list(draws), "modes": list(modes), "probing": self.probing.settings()}
         store = self.store(keep, f"hcdc-{train_method}-{seed}", settings)
@@ -427,6 +435,7 @@ class Protocol:
     ) -> None:
         """Judge by copies of other methods: each one's S_train and the same random validation images or, of
         a total, validation images of its own."""
+        check_names("--recipes", recipes, RECIPES)
         made = [self.made(method, seed, keep) for method in methods]
         pairs: list[Any] = [(copy.train, made[0].val) for copy in made]
         if self.total:
@@ -472,11 +481,9 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    known = {"rows": ("hcdc", *REDUCERS), "modes": MODES, "recipes": RECIPES}
-    for argument, names in known.items():  # before anything is written
-        for name in getattr(given, argument).split(","):
-            if name not in names:
-                raise unknown_name(f"--{argument}", name, names)
+    check_names("--rows", given.rows.split(","), ("hcdc", *REDUCERS))  # before anything is written
+    check_names("--modes", given.modes.split(","), MODES)
+    check_names("--recipes", given.recipes.split(","), RECIPES)
     recipe = {"steps": given.steps, "seeds": given.initialisations}
     protocol = Protocol(
         given.dataset, given.table, given.benchmark, given.per_class, given.val_per_class, given.judges,

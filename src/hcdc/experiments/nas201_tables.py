@@ -71,7 +71,7 @@ RIDGE = "ridge on operation counts and parameters, 20 probes"
 SUM, ONE = "(sum of two scores)", "(one regression)"
 """How a row uses two things: their standard scores are added, or the ridge has the loss as a feature."""
 INITIALISATIONS = {16: "", 8: "-eight"}
-KINDS = ("", "-eight", "-total", "-steps")
+KINDS = (*INITIALISATIONS.values(), "-total", "-steps")
 """Of the usual recipe, of 8 initialisations, of the paper's split, of a recipe with other steps."""
 EARLY = "12 epochs on the full data (table)"
 ALL = "all trained for 200 epochs on the full data (table)"

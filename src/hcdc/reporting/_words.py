@@ -163,18 +163,29 @@ def _doubt(evaluation: Evaluation) -> str:
 
 
 def _free_rivals(evaluation: Evaluation) -> str:
-    """Rivals that take no seconds at all and rank better, to two digits, as a clause."""
+    """Rivals that take no seconds at all and rank better, as a clause."""
+    return "".join(
+        f"; {rival['name']} is free and ranks better, {number(rival['spearman'])}"
+        for rival in _ranks_better(evaluation)
+        if _is_free(rival)
+    )
+
+
+def _ranks_better(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """Rivals that rank better than the copy, to two digits."""
     own = evaluation.get("spearman")
-    better = [
-        f"{rival['name']} is free and ranks better, {number(rival['spearman'])}"
+    return [
+        rival
         for rival in evaluation["rivals"]
         if own is not None
         and rival.get("spearman") is not None
-        and rival.get("seconds_per_candidate") == 0
-        and not rival.get("extra_seconds")
         and round(rival["spearman"], 2) > round(own, 2)
     ]
-    return "".join(f"; {text}" for text in better)
+
+
+def _is_free(rival: dict[str, Any]) -> bool:
+    """Whether it takes no seconds, neither once nor for a candidate."""
+    return rival.get("seconds_per_candidate") == 0 and not rival.get("extra_seconds")
 
 
 def shortened(evaluation: Evaluation) -> str:
@@ -224,16 +235,13 @@ def _best_sentence(names: Sequence[str], group: Sequence[Evaluation]) -> str:
 
 
 def _better_rivals(e: Evaluation) -> str:
-    """Rivals beside the validation choice that rank better than the copy, to two digits."""
-    own = e["spearman"]
+    """Rivals that rank better than the copy, beside those of the validation choice and of the payment."""
     better = [
         f"{rival['name']} {number(rival['spearman'])} ({seconds(rival.get('seconds_per_candidate'))} s each)"
-        for rival in e["rivals"]
-        if own is not None
-        and rival.get("spearman") is not None
-        and VALIDATION not in rival["name"]
+        for rival in _ranks_better(e)
+        if VALIDATION not in rival["name"]
         and not rival.get("whole")  # which is the full data itself
-        and round(rival["spearman"], 2) > round(own, 2)
+        and not _is_free(rival)
     ]
     return "better ranked without any copy: " + ", ".join(better) if better else ""
 

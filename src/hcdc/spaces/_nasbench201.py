@@ -426,9 +426,9 @@ class NATSBench:
 
 
 PREFIXES = {"cifar10": "c10", "cifar100": "c100"}
+"""The benchmark's columns for a data set of ours."""
 BENCHMARKS = {"cifar10": 10, "cifar100": 100}
 """Data sets of which tables have results, and their number of classes."""
-"""The benchmark's columns for a data set of ours."""
 
 
 class TableTruth:
