@@ -310,6 +310,24 @@ class TestTM(ImageReducerConformance):
         assert len({image_bytes(now.images) for now in found}) == 4
         assert len({now.step_size for now in found}) == 4
 
+    def test_the_file_has_the_step_size_that_was_learned(self, tmp_path):
+        task = tiny_image_task()
+        settings = quick().settings()
+        small = hcdc.condense(
+            task,
+            hcdc.spaces.NASBench201(),
+            "tm",
+            train_size=6,
+            val_size=3,
+            val_method="random",
+            options=settings,
+        )
+        (last,) = quick().iterates(task, "train", 6, 0, progress=Progress(), checkpoint=Checkpoint(None))
+        assert last.step_size != settings["step_size"]
+        small.save(tmp_path / "small.hcdc")
+        kept = hcdc.CondensedDataset.load(tmp_path / "small.hcdc")
+        assert kept.meta["train_learned"] == {"step_size": last.step_size}
+
     def test_refuses_other_data(self):
         from tiny_graph import tiny_task
 

@@ -524,3 +524,9 @@ def test_amazon_is_what_pyg_reads():
     order = torch.argsort(other.edge_index[0] * 13752 + other.edge_index[1])
     assert torch.equal(ours, other.edge_index[:, order])
     assert torch.equal(graph.y, other.y)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True, "0"])
+def test_a_seed_is_a_whole_number_from_0_on(seed):
+    with pytest.raises(InputError, match=f"seed {seed!r}: give a whole number from 0 on"):
+        data("citeseer-embedded", seed=seed)

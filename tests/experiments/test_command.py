@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from hcdc.core.errors import InputError, NumericalError
-from hcdc.experiments._command import as_command
+from hcdc.experiments._command import as_command, integers
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,13 @@ def test_an_error_is_a_sentence_and_an_exit_code(capsys, error, code, said):
         as_command(main)
     assert left.value.code == code
     assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("text", ["abc", "100,", "", "1.5", "3,-1"])
+def test_numbers_are_whole_and_not_negative(text):
+    assert integers("--seeds", "100, 7") == [100, 7]
+    with pytest.raises(InputError, match=f"--seeds {text}: give whole numbers from 0 on"):
+        integers("--seeds", text)
 
 
 def test_what_should_not_happen_keeps_its_traceback():

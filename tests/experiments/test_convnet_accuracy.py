@@ -1,5 +1,6 @@
 """The protocol ``convnet-accuracy`` on a few generated images: one record a measurement, appended."""
 
+import dataclasses
 import sys
 
 import numpy as np
@@ -102,9 +103,17 @@ def test_augmentation_goes_with_the_method(images, sums):
 
 
 def test_a_preset_of_the_data_set_is_taken(images):
-    assert protocol.reducer_for("cifar100", "tm", {}).student_steps == 80
-    assert protocol.reducer_for("levels", "tm", {}).student_steps == 30
-    assert protocol.reducer_for("cifar100", "tm", {"student_steps": 5}).student_steps == 5
+    own = ImageTask(hcdc.data(str(images)), "convnet")
+    named = ImageTask(dataclasses.replace(own.data, name="cifar100"), "convnet")
+    assert protocol.reducer_for(named, "tm", 6, {}).student_steps == 80
+    assert protocol.reducer_for(own, "tm", 6, {}).student_steps == 30
+    assert protocol.reducer_for(named, "tm", 6, {"student_steps": 5}).student_steps == 5
+
+
+def test_coresets_of_images_without_a_preset_embed_by_a_convnet(images):
+    """The default of K-Center is for graphs: a GCN with 256 hidden units."""
+    own = ImageTask(hcdc.data(str(images)), "convnet")
+    assert protocol.reducer_for(own, "kcenter", 6, {}).hidden == 128
 
 
 @pytest.mark.usefixtures("sums")
@@ -211,7 +220,7 @@ def test_a_checkpoint_of_other_images_is_not_taken(images):
         (["random"], {"networks": 0}, "--networks 0: at least 1"),
         (["random"], {"epochs": 0}, "--epochs 0: at least 1"),
         (["dc"], {"every": -2, "options": QUICK}, "--every -2: give a number of iterations"),
-        (["random"], {"per_class": 7}, "train_size 21: there are only 18"),
+        (["random"], {"per_class": 7}, "train_size 21: the original has only 18"),
         (["gcond"], {}, "'gcond' condenses graphs"),
     ],
 )
@@ -237,7 +246,9 @@ def test_the_command(images, sums, monkeypatch):
         "--device", "cpu",
     ]  # fmt: skip
     monkeypatch.setattr(sys, "argv", command)
-    monkeypatch.setattr(protocol, "reducer_for", lambda name, method, options: dc.DC(**{**QUICK, **options}))
+    monkeypatch.setattr(
+        protocol, "reducer_for", lambda task, method, size, options: dc.DC(**{**QUICK, **options})
+    )
     protocol.main()
     found = list(records.read(out))
     assert [(r["seed"], r["iteration"]) for r in found] == [(s, i) for s in (4, 5) for i in (0, 1, None)]

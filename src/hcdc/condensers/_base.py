@@ -42,6 +42,12 @@ class Reducer(ABC):
         the same.
         """
 
+    def reduce_and_tell(
+        self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
+    ) -> tuple[Any, dict[str, Any]]:
+        """What `reduce` gives, and what else was learned with it (JSON-able), for the condensed file."""
+        return self.reduce(task, part, size, seed, progress=progress, checkpoint=checkpoint), {}
+
     def trains(self, task: Task) -> str:
         """What it trains on the original data, in words; empty for nothing."""
         return ""

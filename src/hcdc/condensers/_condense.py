@@ -249,7 +249,11 @@ def _make(
     seconds: dict[str, float] = {}
     place = store.timed_anew().child("train")
     with timed() as spent:
-        s_train = reducer.reduce(moved, "train", made.train_size, seed, progress=progress, checkpoint=place)
+        s_train, learned = reducer.reduce_and_tell(
+            moved, "train", made.train_size, seed, progress=progress, checkpoint=place
+        )
+    if learned:
+        meta["train_learned"] = learned
     seconds["train"] = spent[0] + place.clock.earlier
     record: dict[str, Any] = {}
     s_val: Any = None

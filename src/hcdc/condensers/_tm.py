@@ -170,8 +170,13 @@ class TM(Reducer):
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
     ) -> Images:
+        return self.reduce_and_tell(task, part, size, seed, progress=progress, checkpoint=checkpoint)[0]
+
+    def reduce_and_tell(
+        self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
+    ) -> tuple[Images, dict[str, Any]]:
         *_, last = self.iterates(task, part, size, seed, progress=progress, checkpoint=checkpoint)
-        return last.images
+        return last.images, {"step_size": last.step_size}
 
     def iterates(
         self,

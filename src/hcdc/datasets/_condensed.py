@@ -44,7 +44,8 @@ class CondensedDataset:
         val: S_val; None means the real validation set (``meta["val_method"] == "real"``).
         meta: JSON-able description: ``data`` (see `hcdc.datasets.describe`), ``task``, ``space``,
             ``method``, ``settings``, ``full_recipe``, ``calibrated_recipe``, ``metric``, ``seed``,
-            ``candidates`` (hashes of every candidate used in making it) and free keys. ``format_version``,
+            ``candidates`` (hashes of every candidate used in making it), ``train_learned`` (what was learned
+            beside S_train, as TM's step size) and free keys. ``format_version``,
             ``kind``, ``train_size``, ``val_size``, ``val_method`` and ``library_version`` are filled in.
         record: Evidence of how it was made (seconds, device, history); never part of the file, which does not
             vary between equal runs, but written beside it.

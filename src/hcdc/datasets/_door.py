@@ -6,6 +6,7 @@ import dataclasses
 import os
 import sys
 from collections.abc import Mapping
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ def load(
         >>> hcdc.data("citeseer-embedded").num_classes
         6
     """
+    _check_seed(seed)
     if isinstance(source, (GraphData, TableData, ImageData)):
         return source
     if (image is not None or label is not None) and not takes_columns(source):
@@ -157,6 +159,11 @@ def reopen(
 
 def _plain(name: str) -> str:
     return name.lower().replace("-", "_")
+
+
+def _check_seed(seed: object) -> None:
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise InputError(f"seed {seed!r}: give a whole number from 0 on")
 
 
 def _from_text(

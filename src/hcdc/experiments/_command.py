@@ -21,6 +21,17 @@ def as_command(main: Callable[[], None]) -> None:
         _stop(str(error), 2 if isinstance(error, InputError) else 1)
 
 
+def integers(argument: str, text: str) -> list[int]:
+    """The numbers of an argument such as ``--seeds 100,101``."""
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [-1]
+    if min(numbers) < 0:
+        raise InputError(f"{argument} {text}: give whole numbers from 0 on, with commas between them")
+    return numbers
+
+
 def _stop(sentence: str, code: int) -> None:
     sys.stderr.write(f"hcdc: {sentence}\n")
     raise SystemExit(code) from None

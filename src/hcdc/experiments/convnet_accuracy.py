@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from hcdc.condensers import Reducer, make_reducer, plan, reducer_presets
+from hcdc.condensers import Reducer, plan
 from hcdc.condensers._dc import ImageMatching
 from hcdc.condensers._tm import TM
 from hcdc.core import records
@@ -30,7 +30,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
 from hcdc.datasets import CondensedDataset, data
 from hcdc.datasets._images import ImageData, Images
-from hcdc.experiments._command import as_command
+from hcdc.experiments._command import as_command, integers
 from hcdc.experiments.nas201 import copy_arguments, keep_copy, kept_name
 from hcdc.tasks import ImageTask
 from hcdc.training import convnet_accuracy
@@ -41,9 +41,9 @@ AUGMENTED = ("dsa", "dm", "tm")
 log = logging.getLogger("hcdc")
 
 
-def reducer_for(dataset: str, method: str, options: dict[str, Any]) -> Reducer:
-    """The method with the data set's preset, where it has one, and overrides of it."""
-    return make_reducer(method, dataset if dataset in reducer_presets(method) else None, **options)
+def reducer_for(task: ImageTask, method: str, size: int, options: dict[str, Any]) -> Reducer:
+    """The method as `condense` has it: with the data set's preset, where it has one, and overrides of it."""
+    return plan(**copy_arguments(task, method, 0, size, task.num_classes, options)).reducer
 
 
 def sets(
@@ -57,7 +57,7 @@ def sets(
 ) -> Iterator[tuple[int | None, Images, dict[str, Any]]]:
     """Condensed training sets: ``(iteration, images, what a record says of it)``; the last one has iteration
     None."""
-    reducer = reducer_for(task.data.name, method, options)
+    reducer = reducer_for(task, method, size, options)
     key = content_key({"method": method, "size": size, "seed": seed, "settings": reducer.settings()})
     store = Checkpoint(None if folder is None else folder / f"{key}.checkpoint", key)
     told = {"settings": reducer.settings()}
@@ -105,11 +105,11 @@ def run(
     images = data(dataset)
     if not isinstance(images, ImageData):
         raise InputError(f"--dataset '{dataset}' has no images, and ConvNets are trained on images alone")
-    for method in methods:
-        reducer_for(images.name, method, options or {})  # refused before any work
     kept = None if folder is None else Path(folder) / images.fingerprint()  # other data, other checkpoints
     task, plain = ImageTask(images, "convnet").to(device), ImageTask(images)
     size, val_size = per_class * task.num_classes, val_per_class * task.num_classes
+    for method in methods:
+        reducer_for(task, method, size, options or {})  # refused before any work
     copies = {
         (method, seed): plan(**copy_arguments(plain, method, seed, size, val_size, options or {}))
         for method in methods
@@ -178,6 +178,7 @@ def run_copies(
         what |= {"seed": meta["seed"], "iteration": None, "settings": meta["settings"]["train"]}
         beside = Path(file).with_suffix(".json")
         told = json.loads(beside.read_text()) if beside.exists() else {}
+        told |= meta.get("train_learned", {})
         if "step_size" in told:
             what["step_size"] = told["step_size"]
         elif what["method"] == "tm":
@@ -213,7 +214,7 @@ def main() -> None:
     run(
         given.dataset,
         given.methods.split(","),
-        [int(v) for v in given.seeds.split(",")],
+        integers("--seeds", given.seeds),
         given.out,
         per_class=given.per_class,
         networks=given.networks,

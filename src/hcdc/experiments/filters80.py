@@ -23,7 +23,7 @@ from hcdc.core import records
 from hcdc.core.errors import unknown_name
 from hcdc.datasets import CondensedDataset, data
 from hcdc.evaluation import evaluate
-from hcdc.experiments._command import as_command
+from hcdc.experiments._command import as_command, integers
 from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import GraphTask
 
@@ -141,8 +141,8 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     run(
         given.dataset,
-        [int(v) for v in given.sizes.split(",")],
-        [int(v) for v in given.seeds.split(",")],
+        integers("--sizes", given.sizes),
+        integers("--seeds", given.seeds),
         given.methods.split(","),
         given.out,
         device=given.device,

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from hcdc.condensers import condense
 from hcdc.core import records
 from hcdc.datasets import GraphData, Nodes, data
-from hcdc.experiments._command import as_command
+from hcdc.experiments._command import as_command, integers
 from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import GraphTask
 from hcdc.training import gcn_accuracy
@@ -67,8 +67,8 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     run(
         given.dataset,
-        [int(v) for v in given.sizes.split(",")],
-        [int(v) for v in given.seeds.split(",")],
+        integers("--sizes", given.sizes),
+        integers("--seeds", given.seeds),
         given.methods.split(","),
         given.out,
         networks=given.networks,

@@ -49,7 +49,7 @@ from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import derive, numpy_stream, stream
 from hcdc.datasets import CondensedDataset, data
 from hcdc.datasets._images import Images
-from hcdc.experiments._command import as_command
+from hcdc.experiments._command import as_command, integers
 from hcdc.spaces import Config, NASBench201, NASBench201Table, TableTruth
 from hcdc.tasks import ImageTask
 from hcdc.training import predictors, run_on_sets
@@ -484,6 +484,7 @@ def main() -> None:
     check_names("--rows", given.rows.split(","), ("hcdc", *REDUCERS))  # before anything is written
     check_names("--modes", given.modes.split(","), MODES)
     check_names("--recipes", given.recipes.split(","), RECIPES)
+    seeds = integers("--seeds", given.seeds)
     recipe = {"steps": given.steps, "seeds": given.initialisations}
     protocol = Protocol(
         given.dataset, given.table, given.benchmark, given.per_class, given.val_per_class, given.judges,
@@ -513,7 +514,7 @@ def main() -> None:
     others = [row for row in rows if row != "hcdc"]
     if not given.make:
         protocol.write_truth()
-    for seed in (int(v) for v in given.seeds.split(",")):
+    for seed in seeds:
         if "hcdc" in rows:
             modes = given.modes.split(",")
             protocol.hcdc(

@@ -9,7 +9,6 @@ of the filter at a fixed width and depth; seeds and steps of the truth are those
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 from typing import Any
 
@@ -19,7 +18,7 @@ from hcdc.condensers import condense
 from hcdc.core import records
 from hcdc.datasets import data
 from hcdc.evaluation import evaluate
-from hcdc.experiments._command import as_command
+from hcdc.experiments._command import as_command, integers
 from hcdc.experiments.filters80 import METHODS, short
 from hcdc.spaces import GNNZoo
 from hcdc.tasks import GraphTask
@@ -67,7 +66,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    for seed in json.loads(f"[{given.seeds}]"):
+    for seed in integers("--seeds", given.seeds):
         run(given.dataset, given.size, seed, given.methods.split(","), given.out, given.device, given.cache)
 
 
