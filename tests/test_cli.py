@@ -124,6 +124,12 @@ def test_from_a_graph_to_a_page(place, capsys):
     assert "validation choice" in out
     assert out.splitlines()[-1] == "nothing written; next: hcdc report r.json --out report.html"
 
+    (place / "my copies").mkdir()
+    for name in ("a.hcdc", "r.json"):
+        (place / "my copies" / name).write_bytes((place / name).read_bytes())
+    out = hcdc_run(capsys, "inspect", "my copies/a.hcdc")[1]
+    assert out.splitlines()[-1].endswith("next: hcdc report 'my copies/r.json' --out report.html")
+
     pytest.importorskip("matplotlib")
     code, out, err = hcdc_run(capsys, "report", "r.json", "--out", "page.html", "--json", "table.json")
     assert code == 0, err
@@ -467,3 +473,22 @@ def test_a_wrong_command_line_gets_one_sentence(arguments, words, capsys):
     assert err.startswith(f"hcdc: {words}")
     assert err.count("\n") == 1
     assert "--help' shows what is allowed" in err
+
+
+def test_no_file_takes_the_place_of_another(place, capsys):
+    """--json and --out may not name one file, nor one that is read."""
+    made = ["condense", "--dataset", "graph.npz", "--method", "random", "--train-size", "6"]
+    before = files(place)
+    run = hcdc_run(capsys, *made, "--out", "a.hcdc", "--json", "./a.hcdc")
+    assert_refused(place, before, *run, "--json a.hcdc: that is --out as well; name another file")
+    assert hcdc_run(capsys, *made, "--out", "a.hcdc")[0] == 0
+    before, whole = files(place), (place / "a.hcdc").read_bytes()
+    for command in ("inspect", "evaluate"):
+        run = hcdc_run(capsys, command, "a.hcdc", "--json", place / "a.hcdc")
+        assert_refused(place, before, *run, "that is FILE as well; name another file")
+    assert (place / "a.hcdc").read_bytes() == whole
+    (place / "r.json").write_text("{}")
+    before = files(place)
+    for flag in ("--out", "--json"):
+        run = hcdc_run(capsys, "report", "r.json", flag, "r.json")
+        assert_refused(place, before, *run, f"{flag} r.json: that is FILE as well")

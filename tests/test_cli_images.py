@@ -454,6 +454,7 @@ def test_pictures_of_mixed_shapes_are_refused(place, capsys):
     [
         ("missing", "there is no NAS-Bench-201 table"),
         ("truncated", "cannot be read"),
+        ("damaged", "cannot be read"),
         ("without columns", "has no column c10_test_12, params_m"),
         ("no cell", "are not six numbers 0 to 4"),
         ("no number", "no number"),
@@ -462,10 +463,14 @@ def test_pictures_of_mixed_shapes_are_refused(place, capsys):
 )
 def test_tables_that_cannot_be_used_are_refused_before_the_work(place, capsys, monkeypatch, name, said):
     np.savez(place / "images.npz", **colours())
-    file = place / ("t.csv.gz" if name == "truncated" else "t.csv")
+    file = place / ("t.csv.gz" if name in ("truncated", "damaged") else "t.csv")
     text = table_text(3)
     if name == "truncated":
         file.write_bytes(gzip.compress(text.encode())[:-20])
+    elif name == "damaged":
+        whole = bytearray(gzip.compress(text.encode()))
+        whole[20:40] = b"\xff" * 20
+        file.write_bytes(whole)
     elif name == "without columns":
         rows = list(csv.DictReader(text.splitlines()))
         kept = [column for column in rows[0] if column not in ("params_m", "c10_test_12")]

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -202,6 +203,11 @@ def _say(lines: Sequence[tuple[str, object]], quiet: bool) -> None:
             typer.echo(f"{label:<{width}}  {_printable(text)}")
 
 
+def _quoted(value: object) -> str:
+    """A word of a command that can be copied."""
+    return shlex.quote(str(value))
+
+
 def _last_line(done: str, following: str, json_file: Path | None = None) -> None:
     """What was written and what to do next; where the JSON took standard output, on stderr."""
     typer.echo(_printable(f"{done}; next: {following}"), err=_is_stdout(json_file))
@@ -278,6 +284,17 @@ def _writable(flag: str, path: Path | None) -> None:
         raise InputError(f"{flag} {path}: the folder '{folder}' does not exist; make it first")
     if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
         raise InputError(f"{flag} {path}: it cannot be written there; choose another place")
+
+
+def _apart(**paths: Path | None) -> None:
+    """Refuse one file under two names of the command: what is written would take the other's place."""
+    seen: dict[Path, str] = {}
+    for name, path in paths.items():
+        if path is None or _is_stdout(path):
+            continue
+        flag = f"--{name}" if name in ("out", "json") else name
+        if (other := seen.setdefault(path.resolve(), flag)) is not flag:
+            raise InputError(f"{flag} {path}: that is {other} as well; name another file")
 
 
 def _write_json(path: Path, value: Any) -> None:
@@ -582,6 +599,7 @@ def condense(
     """Make a condensed file of a data set."""
     _writable("--out", out)
     _writable("--json", json_file)
+    _apart(out=out, json=json_file)
     device, options = _device(device), _settings(settings or [])
     if probes is not None:
         if "probes" in options:
@@ -629,9 +647,9 @@ def condense(
     if made.truth is not None and made.probing is not None:
         for config in probe_configs(searched, made.probing.probes, seed):
             made.truth.score(config, "val")  # a table without it is refused before the work
-    following = f"hcdc evaluate {out}"
+    following = f"hcdc evaluate {_quoted(out)}"
     for flag, value in (("--truth", truth), ("--truth-dataset", truth_dataset)):
-        following += f" {flag} {value}" if value is not None else ""
+        following += f" {flag} {_quoted(value)}" if value is not None else ""
     if _already_there(out, made, force):
         there = f"{out} is there already, made by the same command, so nothing was done (--force repeats it)"
         if json_file is not None:
@@ -853,6 +871,7 @@ def evaluate(
     """Rank fresh configurations on the copy and on the full data, and compare."""
     result = json_file or file.with_name(f"{file.name.removesuffix('.hcdc')}.evaluation.json")
     _writable("--json", result)
+    _apart(FILE=file, json=result)
     device = _device(device)
     small = dataclasses.replace(CondensedDataset.load(file), record=_record(file))
     about = _About(str(small.meta["data"].get("name")), small.kind, "", small.num_classes)
@@ -878,7 +897,7 @@ def evaluate(
     _write_json(result, found)
     _show_table(summary_table([found]), quiet)
     _show_findings([found], quiet)
-    _last_line(f"wrote {result}", f"hcdc report {result} --out report.html", result)
+    _last_line(f"wrote {result}", f"hcdc report {_quoted(result)} --out report.html", result)
 
 
 def _judge_lines(
@@ -914,6 +933,7 @@ def inspect(
 ) -> None:
     """Show what a condensed file holds and what is known of how it ranks; imports nothing that it names."""
     _writable("--json", json_file)
+    _apart(FILE=file, json=json_file)
     small = CondensedDataset.load(file)
     record = _record(file)
     evaluations = evaluations_of(small.meta, sorted(file.resolve().parent.glob("*.json")))
@@ -933,9 +953,11 @@ def inspect(
     _say(lines, quiet)
     done = "nothing written" if json_file is None else f"wrote {json_file}"
     if evaluations:
-        _last_line(done, f"hcdc report {evaluations[0][0].name} --out report.html", json_file)
+        _last_line(
+            done, f"hcdc report {_quoted(file.parent / evaluations[0][0].name)} --out report.html", json_file
+        )
     else:
-        _last_line(done, f"hcdc evaluate {file}", json_file)
+        _last_line(done, f"hcdc evaluate {_quoted(file)}", json_file)
 
 
 def _image_lines(small: CondensedDataset) -> list[tuple[str, object]]:
@@ -1003,6 +1025,8 @@ def report(
     """Write one HTML page with the table, the figures and what they say."""
     _writable("--out", out)
     _writable("--json", json_file)
+    for file in files:
+        _apart(FILE=file, out=out, json=json_file)
     evaluations = [read_evaluation(file) for file in files]
     copies = _copies(files, evaluations)
     write_report(evaluations, out, title, copies, [_before(small) for small in copies])

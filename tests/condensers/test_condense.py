@@ -296,11 +296,43 @@ def test_without_a_checkpoint_nothing_is_written(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+PROBED = {"probes": 4, "companions": 4, "probe_steps": 2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"val_method": "both", "options": {"probes": 4}},
+            "'probes': val_method 'both' makes no use of it; leave",
+        ),
+        ({"val_method": "probes", "options": {"points": 1}}, "'points': val_method 'probes' makes no use"),
+        ({"val_method": "real", "options": {"steps": 7}}, "'steps': val_method 'real' makes no use of it"),
+        (
+            {"val_method": "probes", "train_method": "kcenter", "options": {**PROBED, "steps": 7}},
+            "the setting of S_train's method 'kcenter' is 'train.steps'",
+        ),
+        ({"options": {"train.step": 7}, "train_method": "kcenter"}, "'step' is not known.*'steps'"),
+        ({"options": {"train.steps": 7}, "train_method": "random"}, "'random' has no settings, but 'steps'"),
+    ],
+)
+def test_settings_that_nothing_reads_are_refused(arguments, message):
+    with pytest.raises(InputError, match=message):
+        make(**arguments)
+
+
+def test_settings_of_what_makes_the_training_set(tmp_path):
+    options = {**PROBED, "train.steps": 3, "train.hidden": 4}
+    small = make(val_method="probes", train_method="kcenter", options=options)
+    assert small.meta["settings"]["train"] == {"steps": 3, "hidden": 4}
+    assert small.meta["settings"]["val"]["probes"] == 4
+
+
 @pytest.mark.parametrize("val_method", ["both", "probes"])
 def test_what_the_callback_raises_leaves_the_checkpoint(val_method, tmp_path, monkeypatch):
     """A full disk, say: the same call again ends with the same copy, without the work."""
     arguments = {"val_method": val_method, "checkpoint": tmp_path / "run.ckpt"}
-    arguments["options"] = {**QUICK, "probes": 4, "companions": 4, "probe_steps": 2}
+    arguments["options"] = PROBED if val_method == "probes" else QUICK
     given = []
 
     def fails(small):
@@ -344,7 +376,8 @@ def aged(file, seconds):
 )
 def test_seconds_of_an_interrupted_run_are_counted(arguments, stop, phase, tmp_path):
     """Those of the last state that is continued from: not the sum, not those of another phase."""
-    given = {"options": {**QUICK, "probes": 4, "companions": 4, "probe_steps": 2}, **arguments}
+    options = PROBED if arguments.get("val_method") == "probes" else QUICK
+    given = {"options": options, **arguments}
     with pytest.raises(KeyboardInterrupt):
         make(**given, checkpoint=tmp_path / "run.ckpt", progress=Interrupting(*stop))
     for k, file in enumerate(sorted(tmp_path.iterdir())):

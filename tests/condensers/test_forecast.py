@@ -223,7 +223,7 @@ def test_a_prediction_is_of_the_size_of_the_run(task, monkeypatch):
 
 
 def test_a_short_trial_is_repeated_and_a_long_one_is_not(monkeypatch):
-    taken = iter([0.09, 0.04, 0.05, 7.0])
+    taken = iter([0.09, 0.04, 0.05, 7.0, 0.9, 0.01])
 
     @contextmanager
     def clock():
@@ -233,7 +233,8 @@ def test_a_short_trial_is_repeated_and_a_long_one_is_not(monkeypatch):
     done = []
     assert forecast._seconds(done.append, 3) == 0.04
     assert forecast._seconds(done.append, 5) == 7.0
-    assert done == [3, 3, 3, 5]
+    assert forecast._seconds(done.append, 6) == 0.01  # something held up the first
+    assert done == [3, 3, 3, 5, 6, 6]
 
 
 # --- methods that train on the original ---------------------------------------------------------------------

@@ -327,6 +327,8 @@ class TestTM(ImageReducerConformance):
         small.save(tmp_path / "small.hcdc")
         kept = hcdc.CondensedDataset.load(tmp_path / "small.hcdc")
         assert kept.meta["train_learned"] == {"step_size": last.step_size}
+        assert ("learned beside", f"train: step_size={last.step_size}") in kept.summary()
+        assert "val=" not in dict(kept.summary())["settings"]
 
     def test_refuses_other_data(self):
         from tiny_graph import tiny_task

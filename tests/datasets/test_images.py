@@ -862,3 +862,19 @@ def test_real_mnist():
     assert np.bincount(both).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     assert abs(float(found.mean) - 0.1307) < 1e-3
     assert abs(float(found.std) - 0.3081) < 1e-3
+
+
+def test_pictures_stand_as_they_were_taken(tmp_path):
+    """A camera that was held upright says so beside the pixels."""
+    pillow = pytest.importorskip("PIL.Image")
+    for called in ("cat", "ant"):
+        (tmp_path / "pets" / called).mkdir(parents=True)
+        for k in range(5):
+            picture = pillow.fromarray(pixels(1, 6, 4, 3, seed=k)[0])
+            turned = picture.getexif()
+            turned[0x0112] = 6
+            picture.save(tmp_path / "pets" / called / f"{k}.png", exif=turned)
+    found = data(tmp_path / "pets")
+    assert found.shape == (3, 4, 6)
+    wanted = torch.from_numpy(np.rot90(pixels(1, 6, 4, 3, seed=0)[0], -1).copy()).permute(2, 0, 1)
+    assert any(torch.equal(x, wanted) for part in (found.train, found.val, found.test) for x in part.x)

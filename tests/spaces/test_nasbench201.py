@@ -1425,3 +1425,9 @@ def test_features_are_counts_of_operations_and_the_size():
         names = [part.split("~")[0] for part in cell["cell"].replace("+", "").split("|") if part]
         assert row[:5].tolist() == [names.count(operation) for operation in OPERATIONS]
         assert row[5] == pytest.approx(np.log(space.parameter_count(cell, 3, 10)))
+
+
+@pytest.mark.parametrize("given", [{"channels": "8"}, {"cells": 1.5}, {"cells": True}, {"channels": 0}])
+def test_sizes_that_are_no_whole_numbers_are_refused(given):
+    with pytest.raises(InputError, match="cells and channels of at least 1, whole numbers; got"):
+        NASBench201(**given)

@@ -431,6 +431,18 @@ def test_what_a_factory_shares_or_is_given_stays_the_users():
 
 
 @pytest.mark.parametrize(
+    "module",
+    [nn.Conv2d(3, 3, 1), nn.Sequential(nn.Flatten(), nn.Linear(15, 3))],
+    ids=["channels", "features"],
+)
+def test_modules_that_do_not_fit_the_images_are_refused(module):
+    net = ModuleNetwork(lambda config: module, CONFIG, 3)
+    said = r"the module for .* does not take images of shape \(4, 1, 4, 4\): "
+    with pytest.raises(InputError, match=said):
+        net.forward(net.init(torch.Generator()), None, torch.rand(4, 1, 4, 4))
+
+
+@pytest.mark.parametrize(
     ("module", "said"),
     [
         (nn.Sequential(nn.Flatten(), nn.Linear(16, 7)), r"shape \(4, 7\)"),

@@ -50,6 +50,8 @@ PROBED = ("probes", "weighted")
 LEARNED = (*ALIGNED, *PROBED)
 VAL_METHODS = (*LEARNED, "same", "random", "real")
 METHODS = (*REDUCERS, "hcdc")
+TRAIN = "train."
+"""Before the name of a setting of HCDC: it is one of the method that makes S_train."""
 TRUTH_EPOCHS = 20
 IMAGE_RATIO = 0.4
 """Validation images to training images of a copy: 20 and 50 a class."""
@@ -192,7 +194,8 @@ def condense(
             ``"both"`` for HCDC (of images ``"weighted"`` with a table or a model of your own, ``"aligned"``
             without), ``"same"`` otherwise.
         preset: Named settings of the method.
-        options: Settings that differ from the preset.
+        options: Settings that differ from the preset. Of HCDC, ``"train.NAME"`` is the setting NAME of the
+            method that makes S_train.
         truth: A table of full-data results for the probes; without it they are trained on the full data.
         truth_epochs: Epochs of a full-data training of images, where there is no table.
         recipe: Settings of the training on the copy (`Recipe`) that differ from the default, e.g.
@@ -252,8 +255,7 @@ def _make(
         s_train, learned = reducer.reduce_and_tell(
             moved, "train", made.train_size, seed, progress=progress, checkpoint=place
         )
-    if learned:
-        meta["train_learned"] = learned
+    meta |= {"train_learned": learned} if learned else {}
     seconds["train"] = spent[0] + place.clock.earlier
     record: dict[str, Any] = {}
     s_val: Any = None
@@ -265,9 +267,10 @@ def _make(
         elif val_method == "random":
             s_val = moved.sample("val", val_size, seed)
         elif val_method == "same":
-            s_val = reducer.reduce(
+            s_val, learned = reducer.reduce_and_tell(
                 moved, "val", val_size, seed, progress=progress, checkpoint=store.child("val")
             )
+            meta |= {"val_learned": learned} if learned else {}
     seconds["val"] = spent[0] + store.clock.earlier
     record |= {
         "condense_seconds": sum(seconds.values()),
@@ -452,7 +455,10 @@ def plan(
             task.labels("val", val_size)
     name = task.data.name if hasattr(task, "data") else "memory"
     options = dict(options or {})
-    reducer, reducer_preset = _reducer(train_method, preset, task, name, {} if learned else options)
+    of_train = options
+    if learned:
+        of_train = {k.removeprefix(TRAIN): options.pop(k) for k in list(options) if k.startswith(TRAIN)}
+    reducer, reducer_preset = _reducer(train_method, preset, task, name, of_train)
     if preset is not None and not learned and preset != reducer_preset and reducer_presets(method):
         raise unknown_name(f"preset of method '{method}'", preset, reducer_presets(method))
     config, probing = None, None
@@ -465,6 +471,7 @@ def plan(
             config = None
         if not (val_method in PROBED or (val_method == "both" and images)):
             probing = None
+        _check_used(options, config, probing, reducer, val_method)
     if config is not None:
         config.check_for(task, space)
     if probing is not None:
@@ -518,6 +525,25 @@ def plan(
     if images and config is not None and config.response == "own":
         meta["relaxed_recipe"] = made.relaxed(task).as_dict()
     return made
+
+
+def _check_used(
+    options: Mapping[str, Any],
+    config: HCDC | None,
+    probing: Probing | None,
+    reducer: Reducer,
+    val_method: str,
+) -> None:
+    """Refuse settings of HCDC that this way to S_val does not read."""
+    read = {f.name for each in (config, probing) if each is not None for f in dataclasses.fields(each)}
+    for name in options:
+        if name not in read:
+            hint = "leave it out"
+            if name in reducer.settings():
+                hint = f"the setting of S_train's method '{reducer.name}' is '{TRAIN}{name}'"
+            elif name in {f.name for f in dataclasses.fields(Probing)}:
+                hint = "leave it out, or choose val_method 'probes'"
+            raise InputError(f"setting '{name}': val_method '{val_method}' makes no use of it; {hint}")
 
 
 def _recipes(task: Task, train_size: int, truth_epochs: int, metric: str) -> tuple[Recipe, Recipe]:

@@ -44,9 +44,10 @@ class CondensedDataset:
         val: S_val; None means the real validation set (``meta["val_method"] == "real"``).
         meta: JSON-able description: ``data`` (see `hcdc.datasets.describe`), ``task``, ``space``,
             ``method``, ``settings``, ``full_recipe``, ``calibrated_recipe``, ``metric``, ``seed``,
-            ``candidates`` (hashes of every candidate used in making it), ``train_learned`` (what was learned
-            beside S_train, as TM's step size) and free keys. ``format_version``,
-            ``kind``, ``train_size``, ``val_size``, ``val_method`` and ``library_version`` are filled in.
+            ``candidates`` (hashes of every candidate used in making it), ``train_learned`` and
+            ``val_learned`` (what was learned beside a set, as TM's step size) and free keys.
+            ``format_version``, ``kind``, ``train_size``, ``val_size``, ``val_method`` and
+            ``library_version`` are filled in.
         record: Evidence of how it was made (seconds, device, history); never part of the file, which does not
             vary between equal runs, but written beside it.
     """
@@ -214,6 +215,7 @@ class CondensedDataset:
             ("method", _text(meta.get("method"))),
             ("settings", _text(meta.get("settings"))),
             ("train", _part_text(self.train)),
+            ("learned beside", _learned(meta)),
             ("val", "the real validation set" if self.val is None else _part_text(self.val)),
             ("val method", _text(meta.get("val_method"))),
             ("full recipe", _text(meta.get("full_recipe"))),
@@ -401,6 +403,12 @@ def _part_text(part: Part) -> str:
     return f"{len(part)}{inside} nodes, {structure}" + ("" if part.weight is None else ", weighted")
 
 
+def _learned(meta: Mapping[str, Any]) -> str:
+    """What was learned beside S_train and S_val, in words."""
+    found = {part: meta.get(f"{part}_learned") for part in ("train", "val")}
+    return "; ".join(f"{part}: {_text(some)}" for part, some in found.items() if some)
+
+
 def _text(value: Any) -> str:
     if value is None:
         return ""
@@ -408,6 +416,7 @@ def _text(value: Any) -> str:
         return ", ".join(
             f"{key}={_text(inner) if not isinstance(inner, dict) else _json(inner)}"
             for key, inner in value.items()
+            if inner is not None
         )
     return value if isinstance(value, str) else _json(value)
 

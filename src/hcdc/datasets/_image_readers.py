@@ -382,12 +382,12 @@ def _image_files(folder: Path) -> tuple[list[Path], int]:
 
 
 def _opened(files: list[Path]) -> Iterator[tuple[str, Any]]:
-    pillow = require("PIL.Image", "image")
+    pillow, upright = require("PIL.Image", "image"), require("PIL.ImageOps", "image").exif_transpose
     for file in files:
         try:
             with pillow.open(file) as image:
                 image.load()
-                yield f"'{file}'", image
+                yield f"'{file}'", upright(image)  # as a camera noted it was held
         except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
             raise InputError(f"'{file}' cannot be read as an image: {error}") from error
 

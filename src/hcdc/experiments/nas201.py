@@ -31,7 +31,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hcdc.condensers import METHODS, REDUCERS, Plan, condense, learn_validation, make_probing, plan
+from hcdc.condensers import (
+    METHODS,
+    REDUCERS,
+    Plan,
+    condense,
+    learn_validation,
+    make_hcdc,
+    make_probing,
+    plan,
+)
 from hcdc.condensers._probing import (
     Slopes,
     expectations,
@@ -368,10 +377,11 @@ class Protocol:
         if (saved := store.load()) is not None:
             return self.unpacked(saved[0])["aligned"], saved[1]
         begun = time.perf_counter()
-        space = Unjudged(judges=len(self.cells))
+        space, own = Unjudged(judges=len(self.cells)), make_hcdc("images").settings()
+        options = {name: value for name, value in self.alignment.items() if name in own}
         made = plan(
             self.task, space, "hcdc", train_size=self.train_size, val_size=self.val_size, seed=seed,
-            val_method="aligned", options=self.alignment, recipe=self.recipe,
+            val_method="aligned", options=options, recipe=self.recipe,
         )  # fmt: skip
         assert made.config is not None, "alignment has settings"
         assert made.config.relaxation == "softmax", "cells that are drawn could be judges"

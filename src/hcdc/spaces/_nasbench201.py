@@ -8,6 +8,7 @@ import gzip
 import itertools
 import math
 import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -223,9 +224,11 @@ class NASBench201(Space):
     name = "nasbench201"
 
     def __post_init__(self) -> None:
-        if min(self.cells, self.channels) < 1:
+        given: tuple[object, ...] = (self.cells, self.channels)
+        if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 1 for n in given):
             raise InputError(
-                f"NASBench201 needs cells and channels of at least 1, got {self.cells} and {self.channels}"
+                f"NASBench201 needs cells and channels of at least 1, whole numbers; got {self.cells!r} and "
+                f"{self.channels!r}"
             )
 
     @property
@@ -331,7 +334,7 @@ class NASBench201Table:
                 reader = csv.DictReader(file)
                 missing = {"index", "ops", *COLUMNS} - set(reader.fieldnames or ())
                 rows = list(reader)
-        except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
             raise InputError(
                 f"the NAS-Bench-201 table '{path}' cannot be read as a .csv or .csv.gz file: {error}"
             ) from error
@@ -398,7 +401,12 @@ class NATSBench:
             path, package = Path(source), require("nats_bench", "nas")
             if not path.exists():
                 raise InputError(f"there is no nats_bench file or folder at '{path}'")
-            source = package.create(str(path), "topology", fast_mode=path.is_dir(), verbose=False)
+            try:
+                source = package.create(str(path), "topology", fast_mode=path.is_dir(), verbose=False)
+            except (OSError, EOFError, ValueError) as error:
+                raise InputError(
+                    f"'{path}' cannot be read as a nats_bench file or folder: {error}"
+                ) from error
         self._api = source
 
     def index(self, cell: Cell) -> int:

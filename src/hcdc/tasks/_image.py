@@ -93,11 +93,21 @@ class ModuleNetwork:
 
     def forward(self, params: Params, lam: Tensor | None, images: Tensor) -> Tensor:
         """Logits ``[n, classes]``; lambda is not read."""
-        if images.device not in self.buffers:  # moved once: a recorded step may not copy from the host
+        first = images.device not in self.buffers
+        if first:  # moved once: a recorded step may not copy from the host
             fixed = [(name, p.detach()) for name, p in self.module.named_parameters() if not p.requires_grad]
             moved = {name: b.to(images.device) for name, b in [*self.module.named_buffers(), *fixed]}
             self.buffers[images.device] = moved
-        logits: Tensor = functional_call(self.module, (params, self.buffers[images.device]), (images,))
+        try:
+            logits: Tensor = functional_call(self.module, (params, self.buffers[images.device]), (images,))
+        except (RuntimeError, TypeError, ValueError) as error:
+            if not first or isinstance(error, torch.OutOfMemoryError):
+                raise  # it has taken such images before
+            said = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InputError(
+                f"model: the module for {self.config} does not take images of shape {tuple(images.shape)}: "
+                f"{said}"
+            ) from error
         if self.classes is not None:
             self._check(logits, (len(images), self.classes))
         return logits
