@@ -192,11 +192,10 @@ def test_trained_probes_are_known_by_validation_and_never_by_test(monkeypatch, d
     assert small.meta["probes"]["score"] == [k / 10 for k in range(6)]
 
 
+@pytest.mark.parametrize("copied", ["weighted"], indirect=True)
 def test_rivals_are_charged_what_the_very_probes_took(copied):
     """The judging cells have other seconds in a table."""
-    method, task, small, loaded, _, _ = copied
-    if method != "weighted":
-        pytest.skip("one way to S_val is enough")
+    _, task, small, loaded, _, _ = copied
     spent = {**small.record, "probe_seconds": 432.0}
     judged = evaluate(dataclasses.replace(loaded, record=spent), candidates=6, task=task, table=FakeTable())
     rivals = {rival["name"]: rival for rival in judged["rivals"]}
