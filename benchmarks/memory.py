@@ -11,6 +11,7 @@ and the peak is that of the whole process.
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 
 from hcdc.condensers import condense, make_reducer
-from hcdc.condensers._tm import TM
+from hcdc.condensers._tm import TM, network
 from hcdc.core.progress import peak_memory_gib
 from hcdc.core.records import append, environment
 from hcdc.core.seeds import stream
@@ -52,11 +53,9 @@ def generated(classes: int, each: int) -> ImageTask:
     return ImageTask(data, "convnet")
 
 
-def kept_gib(whole: TM, short: TM, classes: int) -> float:
+def kept_gib(whole: TM, short: TM, task: ImageTask) -> float:
     """What the experts of a whole run keep beyond those of the short one, in GiB."""
-    blocks = 3 * 9 * whole.width + (whole.depth - 1) * 9 * whole.width**2 + 3 * whole.depth * whole.width
-    side = 32 >> whole.depth
-    parameters = blocks + side * side * whole.width * classes + classes
+    parameters = sum(math.prod(shape) for shape in network(whole, task).shapes().values())
 
     def vectors(config: TM) -> int:
         return config.experts * (config.start_epochs + config.target_epochs)
@@ -93,7 +92,7 @@ def main() -> None:
             make_reducer(method, "cifar100", **some) for some in ({"width": sizes["width"]}, settings)
         )
         if isinstance(whole, TM) and isinstance(short, TM):
-            record["peak_gib_of_whole_run"] = peak + kept_gib(whole, short, sizes["classes"])
+            record["peak_gib_of_whole_run"] = peak + kept_gib(whole, short, task)
         record |= {"seconds": seconds, "environment": environment(device)}
         append(out, record)
         more = record.get("peak_gib_of_whole_run")

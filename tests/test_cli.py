@@ -483,7 +483,13 @@ def test_no_file_takes_the_place_of_another(place, capsys):
     assert_refused(place, before, *run, "--json a.hcdc: that is --out as well; name another file")
     assert hcdc_run(capsys, *made, "--out", "a.hcdc")[0] == 0
     before, whole = files(place), (place / "a.hcdc").read_bytes()
+    run = hcdc_run(capsys, *made, "--out", "b.hcdc", "--json", "graph.npz")
+    assert_refused(place, before, *run, "--json graph.npz: that is --dataset as well")
+    run = hcdc_run(capsys, *made, "--out", "graph.npz", "--force")
+    assert_refused(place, before, *run, "--out graph.npz: that is --dataset as well")
     for command in ("inspect", "evaluate"):
+        run = hcdc_run(capsys, command, "a.hcdc", "--json", "a.hcdc.json")
+        assert_refused(place, before, *run, "--json a.hcdc.json: that is its record as well")
         run = hcdc_run(capsys, command, "a.hcdc", "--json", place / "a.hcdc")
         assert_refused(place, before, *run, "that is FILE as well; name another file")
     assert (place / "a.hcdc").read_bytes() == whole

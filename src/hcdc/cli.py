@@ -286,15 +286,14 @@ def _writable(flag: str, path: Path | None) -> None:
         raise InputError(f"{flag} {path}: it cannot be written there; choose another place")
 
 
-def _apart(**paths: Path | None) -> None:
+def _apart(*named: tuple[str, Path | None]) -> None:
     """Refuse one file under two names of the command: what is written would take the other's place."""
     seen: dict[Path, str] = {}
-    for name, path in paths.items():
+    for name, path in named:
         if path is None or _is_stdout(path):
             continue
-        flag = f"--{name}" if name in ("out", "json") else name
-        if (other := seen.setdefault(path.resolve(), flag)) is not flag:
-            raise InputError(f"{flag} {path}: that is {other} as well; name another file")
+        if (other := seen.setdefault(path.resolve(), name)) != name:
+            raise InputError(f"{name} {path}: that is {other} as well; name another file")
 
 
 def _write_json(path: Path, value: Any) -> None:
@@ -551,7 +550,11 @@ def condense(
     ] = None,
     settings: Annotated[
         MaybeTexts,
-        typer.Option("--set", metavar="KEY=VALUE", help="One setting of the method; may be repeated."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="One setting of the method (of HCDC's S_train: train.KEY=VALUE); may be repeated.",
+        ),
     ] = None,
     recipe: Annotated[
         MaybeTexts,
@@ -599,7 +602,8 @@ def condense(
     """Make a condensed file of a data set."""
     _writable("--out", out)
     _writable("--json", json_file)
-    _apart(out=out, json=json_file)
+    read = Path(dataset) if Path(dataset).is_file() else None
+    _apart(("--dataset", read), ("--truth", truth), ("--out", out), ("--json", json_file))
     device, options = _device(device), _settings(settings or [])
     if probes is not None:
         if "probes" in options:
@@ -871,7 +875,7 @@ def evaluate(
     """Rank fresh configurations on the copy and on the full data, and compare."""
     result = json_file or file.with_name(f"{file.name.removesuffix('.hcdc')}.evaluation.json")
     _writable("--json", result)
-    _apart(FILE=file, json=result)
+    _apart(("FILE", file), ("its record", _record_path(file)), ("--truth", truth), ("--json", result))
     device = _device(device)
     small = dataclasses.replace(CondensedDataset.load(file), record=_record(file))
     about = _About(str(small.meta["data"].get("name")), small.kind, "", small.num_classes)
@@ -933,7 +937,7 @@ def inspect(
 ) -> None:
     """Show what a condensed file holds and what is known of how it ranks; imports nothing that it names."""
     _writable("--json", json_file)
-    _apart(FILE=file, json=json_file)
+    _apart(("FILE", file), ("its record", _record_path(file)), ("--json", json_file))
     small = CondensedDataset.load(file)
     record = _record(file)
     evaluations = evaluations_of(small.meta, sorted(file.resolve().parent.glob("*.json")))
@@ -1026,7 +1030,7 @@ def report(
     _writable("--out", out)
     _writable("--json", json_file)
     for file in files:
-        _apart(FILE=file, out=out, json=json_file)
+        _apart(("FILE", file), ("--out", out), ("--json", json_file))
     evaluations = [read_evaluation(file) for file in files]
     copies = _copies(files, evaluations)
     write_report(evaluations, out, title, copies, [_before(small) for small in copies])

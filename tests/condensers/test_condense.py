@@ -321,7 +321,7 @@ def test_settings_that_nothing_reads_are_refused(arguments, message):
         make(**arguments)
 
 
-def test_settings_of_what_makes_the_training_set(tmp_path):
+def test_settings_of_what_makes_the_training_set():
     options = {**PROBED, "train.steps": 3, "train.hidden": 4}
     small = make(val_method="probes", train_method="kcenter", options=options)
     assert small.meta["settings"]["train"] == {"steps": 3, "hidden": 4}

@@ -1369,6 +1369,16 @@ def test_nats_bench_parameters_and_refusals(tmp_path, monkeypatch):
         NATSBench(tmp_path)
 
 
+def test_what_is_no_nats_bench_file_is_refused(tmp_path, monkeypatch):
+    class Package:
+        def create(self, *given, **options):
+            raise OSError("Invalid data stream")
+
+    monkeypatch.setitem(__import__("sys").modules, "nats_bench", Package())
+    with pytest.raises(InputError, match="cannot be read as a nats_bench file or folder: Invalid data"):
+        NATSBench(tmp_path)
+
+
 def test_nats_bench_files_are_opened_by_the_package(tmp_path, monkeypatch):
     class Package:
         def create(self, path, space, fast_mode, verbose):
