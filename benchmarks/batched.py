@@ -13,15 +13,15 @@ import time
 
 import torch
 
+from hcdc.core.configs import config_hash
 from hcdc.core.files import write_atomic
 from hcdc.core.recipe import Recipe
 from hcdc.core.records import environment
 from hcdc.core.seeds import numpy_stream, stream
 from hcdc.datasets import data
-from hcdc.spaces import PolynomialFilter, config_hash, stack
+from hcdc.spaces import PolynomialFilter, stack
 from hcdc.tasks import GraphTask
-from hcdc.training import init_many, score_many, train_many
-from hcdc.training._many import lanes_that_fit
+from hcdc.training import init_many, lanes_that_fit, score_many, train_many
 
 
 def sync(device: str) -> float:

@@ -25,15 +25,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from hcdc.condensers._dc import DC, DSA, ImageMatching, Matching
+from hcdc.condensers import ImageMatching
+from hcdc.condensers._dc import DC, DSA, Matching
 from hcdc.core.progress import peak_memory_gib
 from hcdc.core.records import append, environment
 from hcdc.core.seeds import numpy_stream, stream
-from hcdc.datasets._images import ImageData, Images
-from hcdc.spaces._base import Params
-from hcdc.spaces._convnet import ConvNet
-from hcdc.tasks._image import ImageTask
-from hcdc.training._augment import Augmentation, augment, augment_each, draw_augmentation, draw_each
+from hcdc.datasets import ImageData, Images
+from hcdc.networks import ConvNet, Params
+from hcdc.tasks import ImageTask
+from hcdc.training import Augmentation, augment, augment_each, draw_augmentation, draw_each
 
 View = Callable[[Tensor, int], Tensor]
 SIZES = {

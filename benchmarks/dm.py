@@ -31,11 +31,19 @@ from hcdc.condensers._dm import BLOCK, DM, _Matching
 from hcdc.core.files import write_atomic
 from hcdc.core.progress import peak_memory_gib
 from hcdc.core.records import environment, jsonable
-from hcdc.datasets._images import ImageData, Images, channel_statistics
-from hcdc.tasks._image import ImageTask
-from hcdc.training._augment import Augmentation, augment, augment_back, draw_augmentation, shown
-from hcdc.training._blocks import Features
-from hcdc.training._convnets import recorded, views
+from hcdc.datasets import ImageData, Images
+from hcdc.datasets._images import channel_statistics
+from hcdc.tasks import ImageTask
+from hcdc.training import (
+    Augmentation,
+    Features,
+    augment,
+    augment_back,
+    draw_augmentation,
+    recorded,
+    shown,
+    views,
+)
 
 REFERENCE_ITERATIONS = 20_000
 SIZES = {

@@ -22,10 +22,10 @@ from typing import Any
 import torch
 
 from hcdc import datasets
+from hcdc.condensers import make_reducer
 from hcdc.condensers._gcond import GCond
 from hcdc.condensers._nodes import random_members, rows
 from hcdc.condensers._pge import init_pge
-from hcdc.condensers._registry import make_reducer
 from hcdc.condensers._sgc import init_sgc
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.files import write_atomic
@@ -34,7 +34,7 @@ from hcdc.core.progress import Phase, Progress
 from hcdc.core.records import environment, jsonable
 from hcdc.core.seeds import stream
 from hcdc.datasets import GraphData
-from hcdc.tasks._graph import GraphTask
+from hcdc.tasks import GraphTask
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "condensers"))
 from plain_gcond import PlainPGE, plain_epoch

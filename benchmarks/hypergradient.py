@@ -26,12 +26,12 @@ from torch import Tensor
 
 from hcdc.core.files import write_atomic
 from hcdc.core.records import environment, jsonable
-from hcdc.datasets._table import Rows
+from hcdc.datasets import Rows
 from hcdc.hypergrad import hypergradient, neumann
 from hcdc.hypergrad._nested import unrolled_params
 from hcdc.hypergrad._vectors import size
-from hcdc.spaces._base import Params
-from hcdc.tasks._base import Task
+from hcdc.networks import Params
+from hcdc.tasks import Task
 
 INPUTS, CLASSES, EXAMPLES = 128, 8, 256
 TERMS = (1, 5, 20, 80)

@@ -18,14 +18,14 @@ from typing import Any
 
 import torch
 
-from hcdc.condensers import condense, make_reducer
-from hcdc.condensers._tm import TM, network
+from hcdc.condensers import TM, condense, make_reducer
+from hcdc.condensers._tm import network
 from hcdc.core.progress import peak_memory_gib
 from hcdc.core.records import append, environment
 from hcdc.core.seeds import stream
-from hcdc.datasets._images import ImageData, Images
+from hcdc.datasets import ImageData, Images
 from hcdc.spaces import NASBench201
-from hcdc.tasks._image import ImageTask
+from hcdc.tasks import ImageTask
 
 SIZES = {
     "cuda": {"classes": 100, "per_class": 50, "images": 400, "width": 128},

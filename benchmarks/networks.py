@@ -24,10 +24,11 @@ from torch.nn import functional as F
 from hcdc.core.files import write_atomic
 from hcdc.core.recipe import Recipe
 from hcdc.core.records import environment
-from hcdc.datasets._images import Images
+from hcdc.datasets import Images
+from hcdc.networks import EDGES, OPERATIONS
 from hcdc.spaces import NASBench201
-from hcdc.spaces._cells import EDGES, OPERATIONS
-from hcdc.training._networks import batches, learning_rates, train_networks
+from hcdc.training import train_networks
+from hcdc.training._networks import batches, learning_rates
 
 SIZES = {
     "cuda": {"cells": 100, "steps": 400, "plain": 4},

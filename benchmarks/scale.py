@@ -31,17 +31,17 @@ from hcdc.core.recipe import Recipe
 from hcdc.core.records import environment, jsonable
 from hcdc.core.seeds import numpy_stream
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets._graph import Graph, GraphData
+from hcdc.datasets import Graph, GraphData
 from hcdc.hypergrad import (
     batched_best_response,
     batched_hypergradient,
     conjugate_gradient,
     response_alignment_gradient,
 )
-from hcdc.spaces import Params, PolynomialFilter, stack
+from hcdc.networks import Params
+from hcdc.spaces import PolynomialFilter, stack
 from hcdc.tasks import GraphTask
-from hcdc.training import init_many, train_many
-from hcdc.training._many import adam_step
+from hcdc.training import adam_step, init_many, train_many
 
 NODES, ENTRIES, FEATURES, CLASSES = 232_965, 23_213_838, 602, 41  # Reddit2
 TRAIN, VAL = 153_431, 23_831

@@ -24,14 +24,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from hcdc.condensers import TM
 from hcdc.condensers._experts import ExpertTrainer, flatten
-from hcdc.condensers._tm import TM, Matching
+from hcdc.condensers._tm import Matching
 from hcdc.core.files import write_atomic
 from hcdc.core.records import environment, jsonable
-from hcdc.datasets._images import Images
-from hcdc.spaces._convnet import ConvNet
-from hcdc.training._augment import Augmentation, augment_each
-from hcdc.training._convnets import views
+from hcdc.datasets import Images
+from hcdc.networks import ConvNet
+from hcdc.training import Augmentation, augment_each, views
 
 SIZES = {
     "cuda": {"size": 500, "steps": 30, "width": 128, "repeats": 12, "images": 50_000},

@@ -27,9 +27,15 @@ from rich.console import Console
 from rich.table import Table
 
 import hcdc
-from hcdc.condensers import Plan, plan
-from hcdc.condensers._forecast import alignment_words, point_count
-from hcdc.condensers._probing import companion_configs, probe_configs, recipes_around
+from hcdc.condensers import (
+    Plan,
+    alignment_words,
+    companion_configs,
+    plan,
+    point_count,
+    probe_configs,
+    recipes_around,
+)
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import HcdcError, InputError, unknown_name
 from hcdc.core.files import write_atomic

@@ -7,7 +7,7 @@ import torch
 from reducer_conformance import RecordingProgress, reduce
 from tiny_images import tiny_image_task
 
-from hcdc.condensers._registry import REDUCERS
+from hcdc.condensers import REDUCERS
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
 

@@ -12,7 +12,7 @@ import hcdc.condensers._hcdc as learning
 from hcdc.condensers import condense
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
-from hcdc.datasets._table import Rows, TableData
+from hcdc.datasets import Rows, TableData
 from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import TableTask
 

@@ -8,8 +8,7 @@ import torch
 from tiny_graph import tiny_task
 from torch import Tensor
 
-from hcdc.condensers._base import allocate_labels
-from hcdc.condensers._registry import REDUCERS
+from hcdc.condensers import REDUCERS, allocate_labels
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
 from hcdc.core.progress import Phase, Progress

@@ -8,7 +8,7 @@ from hcdc.condensers._kcenter import KCenter
 from hcdc.condensers._nodes import members
 from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
-from hcdc.tasks._base import Task
+from hcdc.tasks import Task
 
 
 class CoresetConformance(ReducerConformance):

@@ -15,9 +15,9 @@ from hcdc.condensers._dc import DC, DSA, Matching, row_distance
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.seeds import stream
-from hcdc.datasets._images import ImageData, Images
-from hcdc.tasks._image import ImageTask
-from hcdc.training._augment import Augmentation, augment, augment_each, draw_augmentation
+from hcdc.datasets import ImageData, Images
+from hcdc.tasks import ImageTask
+from hcdc.training import Augmentation, augment, augment_each, draw_augmentation
 
 QUICK = {"iterations": 4, "outer": 3, "inner": 2, "batch_real": 6, "batch_train": 4, "width": 4}
 

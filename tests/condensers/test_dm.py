@@ -5,18 +5,16 @@ from reducer_conformance import reduce
 from tiny_graph import tiny_task
 from tiny_images import tiny_image_task
 
-from hcdc.condensers import _dm
+from hcdc.condensers import _dm, make_reducer
 from hcdc.condensers._class_images import Grouped, RealBatches, class_groups
 from hcdc.condensers._dm import DM, matching_loss, matching_slope
-from hcdc.condensers._registry import make_reducer
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
-from hcdc.datasets._images import Images
-from hcdc.spaces._convnet import ConvNet
-from hcdc.training._augment import augment, draw_augmentation
-from hcdc.training._convnets import Initialiser, views
+from hcdc.datasets import Images
+from hcdc.networks import ConvNet
+from hcdc.training import Initialiser, augment, draw_augmentation, views
 
 
 def generator(seed=0):

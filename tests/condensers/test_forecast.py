@@ -13,8 +13,8 @@ from torch.utils.flop_counter import flop_registry
 import hcdc.condensers._condense as condensing
 import hcdc.condensers._forecast as forecast
 import hcdc.condensers._hcdc as aligning
-from hcdc.condensers import condense, make_reducer, plan
-from hcdc.condensers._forecast import Line, alignment_seconds, alignment_words, measured, point_count
+from hcdc.condensers import alignment_words, condense, make_reducer, plan, point_count
+from hcdc.condensers._forecast import Line, alignment_seconds, measured
 from hcdc.core.recipe import Recipe
 from hcdc.spaces import NASBench201, PolynomialFilter
 from hcdc.tasks import ImageTask

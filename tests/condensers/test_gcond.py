@@ -130,8 +130,8 @@ class TestGCondWithHiddenLayer(GradientMatchingConformance):
 @pytest.mark.skipif(not os.environ.get("HCDC_DATA"), reason="HCDC_DATA is not set")
 def test_short_run_on_cora_beats_random_nodes():
     import hcdc.datasets
-    from hcdc.tasks._graph import GraphTask
-    from hcdc.training._gcn import GCNRecipe, gcn_accuracy
+    from hcdc.tasks import GraphTask
+    from hcdc.training import GCNRecipe, gcn_accuracy
 
     data = hcdc.datasets.data("cora")
     small = reduce(GCond(epochs=25), GraphTask(data), size=35)

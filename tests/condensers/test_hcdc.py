@@ -13,11 +13,12 @@ from tiny_graph import tiny_data, tiny_task
 import hcdc.condensers._hcdc as learning
 from hcdc.condensers import HCDC, allocate_labels, learn_validation, make_hcdc, make_reducer
 from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.hypergrad import trajectory_starts
-from hcdc.spaces import Box, Finite, GNNZoo, PolynomialFilter, config_hash, halves
+from hcdc.spaces import Box, Finite, GNNZoo, PolynomialFilter, halves
 from hcdc.tasks import GraphTask, TableTask
 
 pytestmark = pytest.mark.usefixtures("short_recipes")

@@ -7,16 +7,15 @@ from reducer_conformance import RecordingProgress, reduce
 from tiny_images import tiny_image_task
 
 import hcdc.condensers._image_coreset as image_coreset
-from hcdc.condensers import condense, plan
+from hcdc.condensers import condense, make_reducer, plan
 from hcdc.condensers._herding import Herding
 from hcdc.condensers._image_coreset import embed_images, embedding_steps
 from hcdc.condensers._kcenter import KCenter
-from hcdc.condensers._registry import make_reducer
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
 from hcdc.spaces import NASBench201
-from hcdc.training._convnets import ConvNetRecipe, train_convnets
+from hcdc.training import ConvNetRecipe, train_convnets
 
 
 class ImageCoresetConformance(ImageReducerConformance):

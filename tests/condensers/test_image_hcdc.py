@@ -15,25 +15,27 @@ from torch import nn
 import hcdc.condensers._condense as condensing
 import hcdc.condensers._hcdc as aligning
 import hcdc.training._predictors as predicting
-from hcdc.condensers import condense, plan
-from hcdc.condensers._hcdc import HCDC
-from hcdc.condensers._probing import (
-    Companions,
+from hcdc.condensers import (
+    HCDC,
     Probing,
     companion_configs,
+    condense,
     expectations,
+    plan,
     probe_configs,
     recipes_around,
 )
+from hcdc.condensers._probing import Companions
 from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
 from hcdc.datasets import CondensedDataset, Images, data
 from hcdc.evaluation import evaluate
-from hcdc.spaces import Finite, NASBench201, PolynomialFilter, TableTruth, config_hash, halves
-from hcdc.spaces._cells import gumbel_noise
+from hcdc.networks import gumbel_noise
+from hcdc.spaces import Finite, NASBench201, PolynomialFilter, TableTruth, halves
 from hcdc.tasks import ImageTask
 from hcdc.training import predictors
 

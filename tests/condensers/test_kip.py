@@ -16,8 +16,8 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
-from hcdc.spaces._convnet import ConvNet
-from hcdc.tasks._image import ImageTask
+from hcdc.networks import ConvNet
+from hcdc.tasks import ImageTask
 
 
 def normal(*shape, seed=0):

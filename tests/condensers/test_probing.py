@@ -17,34 +17,32 @@ from torch.nn import functional as F
 import hcdc.condensers._probing as probing
 import hcdc.training._predictors as predicting
 import hcdc.training._truth as truths
-from hcdc.condensers import condense, plan
-from hcdc.condensers._probing import (
-    Companions,
+from hcdc.condensers import (
     Probing,
     Slopes,
-    choose_recipe,
     companion_configs,
-    correlation,
-    example_losses,
+    condense,
     expectations,
-    fit_weights,
     learn_examples,
     make_companions,
     mean_loss,
+    plan,
     probe_configs,
     rank_targets,
     recipes_around,
     ridge,
     weigh_examples,
 )
+from hcdc.condensers._probing import Companions, choose_recipe, correlation, example_losses, fit_weights
 from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.ranks import spearman
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
 from hcdc.datasets import data
-from hcdc.spaces import Finite, NASBench201, PolynomialFilter, config_hash, halves
+from hcdc.spaces import Finite, NASBench201, PolynomialFilter, halves
 from hcdc.tasks import ImageTask
 from hcdc.training import predictors
 

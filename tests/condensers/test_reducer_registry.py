@@ -3,7 +3,7 @@ from importlib import resources
 
 import pytest
 
-from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_presets
+from hcdc.condensers import REDUCERS, make_reducer, reducer_presets
 from hcdc.core.errors import InputError
 
 

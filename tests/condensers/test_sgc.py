@@ -14,7 +14,7 @@ from hcdc.condensers._sgc import (
     sgc_gradients,
     with_ones,
 )
-from hcdc.datasets._graph import Graph, Nodes, normalise_dense
+from hcdc.datasets import Graph, Nodes, normalise_dense
 
 
 def generator(seed=0):

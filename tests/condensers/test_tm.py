@@ -15,17 +15,16 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import hcdc
-from hcdc.condensers import _experts, _tm
+from hcdc.condensers import TM, _experts, _tm
 from hcdc.condensers._experts import ExpertTrainer, flatten, loss_gradient, loss_products, written_gradient
-from hcdc.condensers._tm import TM, Matching
+from hcdc.condensers._tm import Matching
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
-from hcdc.datasets._images import Images
-from hcdc.spaces._convnet import ConvNet
-from hcdc.tasks._image import ImageTask
-from hcdc.training._augment import Augmentation, augment_each
-from hcdc.training._convnets import views
+from hcdc.datasets import Images
+from hcdc.networks import ConvNet
+from hcdc.tasks import ImageTask
+from hcdc.training import Augmentation, augment_each, views
 
 NETS = {
     "colour": ConvNet(3, 3, (8, 8), width=4, depth=3),

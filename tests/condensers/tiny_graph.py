@@ -5,8 +5,8 @@ import torch
 from scipy import sparse
 
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets._graph import Graph, GraphData
-from hcdc.tasks._graph import GraphTask
+from hcdc.datasets import Graph, GraphData
+from hcdc.tasks import GraphTask
 
 
 def tiny_data(dtype=torch.float32, dense=False, empty_class=False, features=12, seed=0):

@@ -17,8 +17,7 @@ from safetensors.torch import load, save, save_file
 
 from hcdc.core.errors import InputError
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets import CondensedDataset, Graph, Nodes, Rows, data, describe
-from hcdc.datasets._images import Images
+from hcdc.datasets import CondensedDataset, Graph, Images, Nodes, Rows, data, describe
 
 CLASSES = 3
 META = {

@@ -6,7 +6,8 @@ import torch
 from scipy import sparse
 
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets._graph import Graph, GraphData, Nodes, normalise_dense, normalise_sparse
+from hcdc.datasets import Graph, GraphData, Nodes, normalise_dense
+from hcdc.datasets._graph import normalise_sparse
 
 
 def adjacency(n=12, seed=0):

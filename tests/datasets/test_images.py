@@ -12,8 +12,8 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from hcdc.core.errors import InputError
-from hcdc.datasets import TableData, _image_readers, data, describe, reopen
-from hcdc.datasets._images import ImageData, Images, channel_statistics, normalised, smaller
+from hcdc.datasets import ImageData, Images, TableData, _image_readers, data, describe, normalised, reopen
+from hcdc.datasets._images import channel_statistics, smaller
 
 
 def pixels(count, *shape, seed=0):

@@ -8,7 +8,8 @@ from scipy.sparse.csgraph import shortest_path
 
 from hcdc.core.errors import InputError
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets._graph import Graph, _draw_entries
+from hcdc.datasets import Graph
+from hcdc.datasets._graph import _draw_entries
 
 N = 60
 

@@ -8,8 +8,7 @@ from scipy import sparse
 
 from hcdc.core.recipe import Recipe
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets import CondensedDataset, describe
-from hcdc.datasets._graph import Graph, GraphData
+from hcdc.datasets import CondensedDataset, Graph, GraphData, describe
 from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import GraphTask
 

@@ -16,14 +16,15 @@ import hcdc.evaluation._evaluate as judging
 import hcdc.training._truth as truths
 from hcdc.condensers import condense
 from hcdc.core import records
+from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream
-from hcdc.datasets._table import Rows, TableData
+from hcdc.datasets import Rows, TableData
 from hcdc.evaluation import agreement, break_even, evaluate, judges
 from hcdc.reporting import findings
-from hcdc.spaces import Finite, GNNZoo, PolynomialFilter, config_hash, halves
+from hcdc.spaces import Finite, GNNZoo, PolynomialFilter, halves
 from hcdc.tasks import GraphTask, TableTask
 
 TASK = GraphTask(graph_data())

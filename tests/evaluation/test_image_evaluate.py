@@ -13,17 +13,16 @@ from torch import nn
 import hcdc.condensers._condense as condensing
 import hcdc.evaluation._evaluate as evaluating
 import hcdc.training._truth as truths
-from hcdc.condensers import condense
-from hcdc.condensers._probing import companion_configs
+from hcdc.condensers import companion_configs, condense
+from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError
 from hcdc.core.ranks import standard
 from hcdc.core.recipe import Recipe
-from hcdc.datasets import CondensedDataset, data
-from hcdc.datasets._images import Images
-from hcdc.evaluation import evaluate, ridge_predictions
-from hcdc.evaluation._evaluate import _visits, reopen_task
+from hcdc.datasets import CondensedDataset, Images, data
+from hcdc.evaluation import evaluate, reopen_task, ridge_predictions
+from hcdc.evaluation._evaluate import _visits
 from hcdc.reporting import validation_choice
-from hcdc.spaces import Finite, NASBench201, TableTruth, config_hash, halves
+from hcdc.spaces import Finite, NASBench201, TableTruth, halves
 from hcdc.tasks import ImageTask
 from hcdc.training import Result, predictors
 

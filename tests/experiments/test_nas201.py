@@ -12,14 +12,12 @@ import torch
 from safetensors import safe_open
 
 import hcdc.condensers._hcdc as aligning
-from hcdc.condensers import learn_validation, make_probing
-from hcdc.condensers._probing import expectations
+from hcdc.condensers import expectations, learn_validation, make_probing
 from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.core.ranks import spearman, standard
 from hcdc.core.seeds import derive, numpy_stream
-from hcdc.datasets import CondensedDataset
-from hcdc.datasets._images import Images
+from hcdc.datasets import CondensedDataset, Images
 from hcdc.experiments import nas201, nas201_tables
 from hcdc.experiments.nas201 import Protocol, companion_cells, judging_cells, probe_cells, split_within
 from hcdc.spaces import NASBench201

@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.func import grad, hessian, jacrev
 
 from hcdc.core.sparse import SparseMatrix, matmul
-from hcdc.datasets._graph import normalise_dense, normalise_sparse
-from hcdc.datasets._table import Rows
+from hcdc.datasets import Rows, normalise_dense
+from hcdc.datasets._graph import normalise_sparse
 from hcdc.hypergrad._vectors import flatten, norm, unflatten
-from hcdc.spaces._base import Params
-from hcdc.tasks._base import Task
+from hcdc.networks import Params
+from hcdc.tasks import Task
 
 F64 = torch.float64
 

@@ -10,7 +10,7 @@ import torch
 from hypergrad_cases import F64, MAKERS, case
 from scipy import stats
 
-from hcdc.datasets._table import Rows
+from hcdc.datasets import Rows
 from hcdc.hypergrad import (
     DISTANCES,
     alignment_loss,

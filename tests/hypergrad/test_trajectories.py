@@ -14,7 +14,7 @@ from hcdc.hypergrad import (
     trajectory_point_count,
     trajectory_starts,
 )
-from hcdc.spaces._base import Space
+from hcdc.spaces import Space
 
 
 class UnitBox(Space):

@@ -1,8 +1,8 @@
 import pytest
 from synthetic_evaluation import evaluation
 
-from hcdc.reporting import COLUMNS, summary_table
-from hcdc.reporting._table import Row, agreement, break_even, pays, score, seconds
+from hcdc.reporting import COLUMNS, Row, summary_table
+from hcdc.reporting._table import agreement, break_even, pays, score, seconds
 
 
 def cells(row):

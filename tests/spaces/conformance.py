@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError
-from hcdc.spaces import Space, config_hash, from_spec, stack
+from hcdc.spaces import Space, from_spec, stack
 
 
 class SpaceConformance:

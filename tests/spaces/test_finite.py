@@ -5,8 +5,9 @@ import pytest
 import torch
 from conformance import SpaceConformance
 
+from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError
-from hcdc.spaces import Box, Finite, config_hash, halves, project_simplex
+from hcdc.spaces import Box, Finite, halves, project_simplex
 
 MODELS = [{"model": model, "width": width} for model in ("gcn", "gat", "sgc") for width in (64, 128)]
 

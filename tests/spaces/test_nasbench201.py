@@ -30,20 +30,9 @@ from hcdc.hypergrad import (
     response_hypergradient,
     unrolled_response,
 )
-from hcdc.spaces import _cells
-from hcdc.spaces._cells import (
-    EDGES,
-    OPERATIONS,
-    CellNetwork,
-    batch_norm,
-    convolve,
-    gumbel_noise,
-    gumbel_one_hot,
-    halve,
-    pool_3x3,
-)
-from hcdc.spaces._nasbench201 import (
-    COLUMNS,
+from hcdc.networks import EDGES, OPERATIONS, CellNetwork, _cells, gumbel_noise, gumbel_one_hot
+from hcdc.networks._cells import batch_norm, convolve, halve, pool_3x3
+from hcdc.spaces import (
     NASBench201,
     NASBench201Table,
     NATSBench,
@@ -53,8 +42,8 @@ from hcdc.spaces._nasbench201 import (
     connected,
     genotype,
     operations,
-    parse,
 )
+from hcdc.spaces._nasbench201 import COLUMNS, parse
 from hcdc.tasks import Task
 
 F64 = torch.float64

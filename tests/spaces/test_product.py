@@ -3,9 +3,10 @@ import pytest
 import torch
 from conformance import SpaceConformance
 
+from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError
-from hcdc.datasets._graph import Graph
-from hcdc.spaces import Box, Finite, Product, Space, config_hash, halves
+from hcdc.datasets import Graph
+from hcdc.spaces import Box, Finite, Product, Space, halves
 
 
 class TestMixed(SpaceConformance):

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from hcdc.core.errors import InputError
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets._graph import Graph, GraphData, Nodes
+from hcdc.datasets import Graph, GraphData, Nodes
 from hcdc.spaces import Box, PolynomialFilter
 from hcdc.tasks import GraphTask
 from hcdc.tasks._soft import soft_accuracy

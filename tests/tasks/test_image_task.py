@@ -11,12 +11,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from hcdc.core.errors import InputError
-from hcdc.datasets._images import ImageData, Images, image_data
+from hcdc.datasets import ImageData, Images
+from hcdc.datasets._images import image_data
+from hcdc.networks import CellNetwork, ConvNet, ModuleNetwork
+from hcdc.networks._modules import _warn_of_dropout
 from hcdc.spaces import Finite, GNNZoo, NASBench201, PolynomialFilter, Product
-from hcdc.spaces._cells import CellNetwork
-from hcdc.spaces._convnet import ConvNet
 from hcdc.tasks import ImageTask
-from hcdc.tasks._image import ModuleNetwork, _warn_of_dropout
 from hcdc.tasks._soft import soft_accuracy
 from hcdc.training._networks import forward
 

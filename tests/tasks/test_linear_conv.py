@@ -6,7 +6,7 @@ from torch.func import grad, jacrev, vmap
 
 from hcdc.core.errors import InputError
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets._graph import Graph, Nodes
+from hcdc.datasets import Graph, Nodes
 from hcdc.hypergrad import conjugate_gradient, exact, hypergradient
 from hcdc.spaces import Box
 from hcdc.tasks import LinearConvTask

@@ -9,8 +9,7 @@ from scipy import sparse
 
 from hcdc.core.errors import InputError
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets._graph import Graph, GraphData, Nodes
-from hcdc.datasets._table import Rows, TableData
+from hcdc.datasets import Graph, GraphData, Nodes, Rows, TableData
 from hcdc.hypergrad import batched_hypergradient, conjugate_gradient
 from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import GraphTask, TableTask, Task

@@ -4,7 +4,7 @@ import torch
 from torch.func import grad, hessian, vmap
 
 from hcdc.core.errors import InputError
-from hcdc.datasets._table import Rows, TableData
+from hcdc.datasets import Rows, TableData
 from hcdc.hypergrad import exact, hypergradient
 from hcdc.spaces import Box, stack
 from hcdc.tasks import TableTask

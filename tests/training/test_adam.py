@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from hcdc.training._adam import Adam
+from hcdc.training import Adam
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])

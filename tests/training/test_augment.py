@@ -5,19 +5,18 @@ import torch
 from torch.nn import functional as F
 
 from hcdc.core.errors import InputError
-from hcdc.training import _augment, _blocks
-from hcdc.training._augment import (
-    OPERATIONS,
+from hcdc.training import (
     Augmentation,
+    _augment,
+    _blocks,
     augment,
     augment_back,
     augment_each,
     draw_augmentation,
     draw_each,
-    draw_flip_crop,
-    flip_crop,
     shown,
 )
+from hcdc.training._augment import OPERATIONS, draw_flip_crop, flip_crop
 
 
 def generator(seed=0):

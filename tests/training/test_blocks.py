@@ -3,12 +3,9 @@ import torch
 from torch.nn import functional as F
 
 from hcdc.core.seeds import stream
-from hcdc.spaces._convnet import ConvNet
-from hcdc.training import _blocks
+from hcdc.networks import ConvNet
+from hcdc.training import Features, Pass, PlainPass, _blocks
 from hcdc.training._blocks import (
-    Features,
-    Pass,
-    PlainPass,
     back_sums,
     block,
     block_back,

@@ -7,16 +7,16 @@ from torch.nn import functional as F
 import hcdc
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
-from hcdc.datasets._images import Images
-from hcdc.spaces._convnet import ConvNet
-from hcdc.tasks._image import ImageTask
-from hcdc.training import _convnets
-from hcdc.training._augment import augment_each, draw_each
-from hcdc.training._convnets import (
+from hcdc.datasets import Images
+from hcdc.networks import ConvNet
+from hcdc.tasks import ImageTask
+from hcdc.training import (
     ConvNetRecipe,
     Initialiser,
-    accuracy,
+    _convnets,
+    augment_each,
     convnet_accuracy,
+    draw_each,
     embed,
     embeddings,
     logits,
@@ -24,6 +24,7 @@ from hcdc.training._convnets import (
     train_convnets,
     views,
 )
+from hcdc.training._convnets import accuracy
 
 QUICK = ConvNetRecipe(epochs=6, batch=8, width=6, depth=2, lr=0.05)
 

@@ -7,9 +7,9 @@ from torch.nn import functional as F
 
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets._graph import Graph, GraphData, Nodes
-from hcdc.tasks._graph import GraphTask
-from hcdc.training._gcn import GCNRecipe, gcn_accuracy, gcn_inputs, gcn_logits, train_gcn
+from hcdc.datasets import Graph, GraphData, Nodes
+from hcdc.tasks import GraphTask
+from hcdc.training import GCNRecipe, gcn_accuracy, gcn_inputs, gcn_logits, train_gcn
 
 QUICK = GCNRecipe(steps=30, hidden=8, lr=0.05)
 

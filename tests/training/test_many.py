@@ -9,10 +9,10 @@ from hcdc.core.errors import NumericalError
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets._graph import Graph, GraphData
+from hcdc.datasets import Graph, GraphData
 from hcdc.spaces import PolynomialFilter, stack
 from hcdc.tasks import GraphTask
-from hcdc.training._many import Scores, init_many, lanes_that_fit, score_many, train_many
+from hcdc.training import Scores, init_many, lanes_that_fit, score_many, train_many
 
 SPACE = PolynomialFilter(order=2, width=6)
 RECIPE = Recipe(steps=40, lr=0.05)

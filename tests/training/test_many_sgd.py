@@ -7,12 +7,13 @@ from torch import nn
 
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
-from hcdc.datasets._images import Images, image_data
-from hcdc.datasets._table import Rows, TableData
+from hcdc.datasets import Images, Rows, TableData
+from hcdc.datasets._images import image_data
 from hcdc.spaces import NASBench201
 from hcdc.tasks import ImageTask, TableTask
+from hcdc.training import augmented, init_many, lanes_that_fit, train_many
 from hcdc.training._augment import draw_flip_crop, flip_crop
-from hcdc.training._many import augmented, init_many, lanes_that_fit, sgd_step, train_many
+from hcdc.training._many import sgd_step
 from hcdc.training._networks import batches
 
 RECIPE = Recipe(steps=7, lr=0.3, optimizer="sgd", batch=8, lr_end=0.01, clip=0.2)

@@ -10,14 +10,11 @@ from torch.nn import functional as F
 from hcdc.core.errors import InputError
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
-from hcdc.datasets import data
-from hcdc.datasets._images import Images
-from hcdc.spaces import NASBench201, _cells
-from hcdc.spaces._cells import CONV_3X3, NONE, SKIP
-from hcdc.spaces._convnet import ConvNet
-from hcdc.spaces._nasbench201 import cell_string
+from hcdc.datasets import Images, data
+from hcdc.networks import NONE, SKIP, ConvNet, ModuleNetwork, _cells
+from hcdc.networks._cells import CONV_3X3
+from hcdc.spaces import NASBench201, cell_string
 from hcdc.tasks import ImageTask
-from hcdc.tasks._image import ModuleNetwork
 from hcdc.training import _networks, train_networks
 from hcdc.training._augment import draw_flip_crop, flip_crop
 from hcdc.training._networks import Layout, batches, forward, learning_rates, side_by_side

@@ -9,16 +9,17 @@ import torch
 from torch import nn
 
 from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
-from hcdc.datasets import data
-from hcdc.datasets._table import Rows, TableData
-from hcdc.spaces import Finite, NASBench201, config_hash, stack
+from hcdc.datasets import Rows, TableData, data
+from hcdc.spaces import Finite, NASBench201, stack
 from hcdc.tasks import ImageTask, TableTask
 from hcdc.training import (
     _networks,
+    identity,
     init_many,
     predictors,
     run_candidates,
@@ -28,7 +29,7 @@ from hcdc.training import (
 )
 from hcdc.training import _predictors as predicting
 from hcdc.training import _truth as truths
-from hcdc.training._predictors import identity, image_networks, statistics_of
+from hcdc.training._predictors import image_networks, statistics_of
 
 SPACE = NASBench201(channels=2)
 RECIPE = Recipe(steps=3, lr=0.05, optimizer="sgd", batch=10, seeds=2)

@@ -11,25 +11,56 @@ from hcdc.condensers._condense import (
     make_probing,
     plan,
 )
+from hcdc.condensers._dc import ImageMatching
+from hcdc.condensers._forecast import alignment_words, point_count
 from hcdc.condensers._hcdc import HCDC, learn_validation
-from hcdc.condensers._probing import Probing
+from hcdc.condensers._probing import (
+    Probing,
+    Slopes,
+    companion_configs,
+    expectations,
+    learn_examples,
+    make_companions,
+    mean_loss,
+    probe_configs,
+    rank_targets,
+    recipes_around,
+    ridge,
+    weigh_examples,
+)
 from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_presets
+from hcdc.condensers._tm import TM
 
 __all__ = [
     "HCDC",
     "METHODS",
     "REDUCERS",
+    "TM",
     "VAL_METHODS",
+    "ImageMatching",
     "Plan",
     "Probing",
     "Reducer",
+    "Slopes",
+    "alignment_words",
     "allocate_labels",
+    "companion_configs",
     "condense",
+    "expectations",
     "hcdc_presets",
+    "learn_examples",
     "learn_validation",
+    "make_companions",
     "make_hcdc",
     "make_probing",
     "make_reducer",
+    "mean_loss",
     "plan",
+    "point_count",
+    "probe_configs",
+    "rank_targets",
+    "recipes_around",
     "reducer_presets",
+    "ridge",
+    "weigh_examples",
 ]

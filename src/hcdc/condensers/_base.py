@@ -8,7 +8,7 @@ from typing import Any
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.labels import allocate_labels
 from hcdc.core.progress import Progress
-from hcdc.tasks._base import Task
+from hcdc.tasks import Task
 
 __all__ = ["Reducer", "allocate_labels"]
 

@@ -7,9 +7,8 @@ from torch import Tensor
 
 from hcdc.condensers._nodes import members
 from hcdc.core.errors import InputError
-from hcdc.datasets._images import Images
-from hcdc.tasks._base import Task
-from hcdc.tasks._image import ImageTask
+from hcdc.datasets import Images
+from hcdc.tasks import ImageTask, Task
 
 
 def image_task(task: Task, method: str) -> ImageTask:

@@ -34,13 +34,14 @@ from hcdc.condensers._probing import (
 )
 from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_presets
 from hcdc.core.checkpoint import Checkpoint, content_key
+from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import HcdcError, InputError, NumericalError, unknown_name
 from hcdc.core.progress import Phase, Progress, timed
 from hcdc.core.recipe import Recipe
 from hcdc.core.records import environment
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset, describe
-from hcdc.spaces import Config, Space, TableTruth, config_hash
+from hcdc.spaces import Space, TableTruth
 from hcdc.tasks import ImageTask, Task, check_truth
 from hcdc.training import Predictor, full_scores, predictors
 from hcdc.training import truth as full_truth

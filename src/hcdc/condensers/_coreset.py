@@ -18,12 +18,9 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
-from hcdc.datasets._graph import Nodes
-from hcdc.datasets._images import Images
-from hcdc.tasks._base import Task
-from hcdc.tasks._graph import GraphTask
-from hcdc.tasks._image import ImageTask
-from hcdc.training._gcn import GCNRecipe, gcn_inputs, gcn_logits, train_gcn
+from hcdc.datasets import Images, Nodes
+from hcdc.tasks import GraphTask, ImageTask, Task
+from hcdc.training import GCNRecipe, gcn_inputs, gcn_logits, train_gcn
 
 
 @dataclass(frozen=True)

@@ -26,14 +26,20 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive, stream
-from hcdc.datasets._images import Images
-from hcdc.spaces._base import Params
-from hcdc.spaces._convnet import ConvNet
-from hcdc.tasks._base import Task
-from hcdc.tasks._image import ImageTask
-from hcdc.training._augment import Augmentation, augment_back, draw_augmentation, draw_each, shown
-from hcdc.training._blocks import Pass, PlainPass, pays
-from hcdc.training._convnets import recorded
+from hcdc.datasets import Images
+from hcdc.networks import ConvNet, Params
+from hcdc.tasks import ImageTask, Task
+from hcdc.training import (
+    Augmentation,
+    Pass,
+    PlainPass,
+    augment_back,
+    draw_augmentation,
+    draw_each,
+    pays,
+    recorded,
+    shown,
+)
 
 SAVE_SECONDS = 5.0
 """Seconds between two checkpoints: what an interruption can lose, rounded up to whole iterations."""

@@ -17,14 +17,23 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
-from hcdc.datasets._images import Images
-from hcdc.spaces._base import Params
-from hcdc.spaces._convnet import ConvNet
-from hcdc.tasks._base import Task
-from hcdc.tasks._image import ImageTask
-from hcdc.training._augment import Augmentation, augment, augment_back, draw_augmentation, shown
-from hcdc.training._blocks import Features, pays
-from hcdc.training._convnets import Initialiser, compute_type, embed, recorded, views
+from hcdc.datasets import Images
+from hcdc.networks import ConvNet, Params
+from hcdc.tasks import ImageTask, Task
+from hcdc.training import (
+    Augmentation,
+    Features,
+    Initialiser,
+    augment,
+    augment_back,
+    compute_type,
+    draw_augmentation,
+    embed,
+    pays,
+    recorded,
+    shown,
+    views,
+)
 
 SAVE_SECONDS = 10.0
 """Seconds between two checkpoints: what an interruption can lose."""

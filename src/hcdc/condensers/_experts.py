@@ -24,11 +24,9 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive, stream
-from hcdc.datasets._images import Images
-from hcdc.spaces._base import Params
-from hcdc.spaces._convnet import ConvNet
-from hcdc.training._augment import Augmentation, augment_each, draw_each
-from hcdc.training._convnets import compute_type, logits, recorded, views
+from hcdc.datasets import Images
+from hcdc.networks import ConvNet, Params
+from hcdc.training import Augmentation, augment_each, compute_type, draw_each, logits, recorded, views
 
 log = logging.getLogger("hcdc")
 

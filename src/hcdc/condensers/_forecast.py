@@ -14,11 +14,11 @@ from hcdc.condensers._hcdc import HCDC, VALIDATED
 from hcdc.core.progress import duration, timed
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream
-from hcdc.datasets._images import Images
+from hcdc.datasets import Images
 from hcdc.hypergrad import Solver, anchored_gradient, batched_best_response, batched_hypergradient, identity
 from hcdc.spaces import Space, halves, stack
-from hcdc.tasks._image import ImageTask
-from hcdc.training._many import init_many, lanes_that_fit, train_many
+from hcdc.tasks import ImageTask
+from hcdc.training import init_many, lanes_that_fit, train_many
 
 if TYPE_CHECKING:
     from hcdc.condensers._condense import Plan

@@ -28,9 +28,9 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import stream
-from hcdc.datasets._graph import Graph, Nodes, normalise_dense
-from hcdc.tasks._base import Task
-from hcdc.training._adam import Adam
+from hcdc.datasets import Graph, Nodes, normalise_dense
+from hcdc.tasks import Task
+from hcdc.training import Adam
 
 SAVE_SECONDS = 5.0
 """Seconds between two checkpoints: what an interruption can lose."""

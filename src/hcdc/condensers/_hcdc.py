@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError, NumericalError, unknown_name
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
@@ -29,11 +30,10 @@ from hcdc.hypergrad import (
     trajectory_starts,
     values_and_hypergradients,
 )
-from hcdc.spaces import Params, Space, config_hash, halves
-from hcdc.spaces._cells import CellNetwork, gumbel_noise, gumbel_one_hot
+from hcdc.networks import CellNetwork, Params, gumbel_noise, gumbel_one_hot
+from hcdc.spaces import Space, halves
 from hcdc.tasks import GraphTask, ImageTask, Task
-from hcdc.training import init_many, score_many, train_many
-from hcdc.training._many import adam_step, augmented, lanes_that_fit
+from hcdc.training import adam_step, augmented, init_many, lanes_that_fit, score_many, train_many
 
 MIXED = 3
 """Candidates of a finite space that a held-out lambda mixes."""

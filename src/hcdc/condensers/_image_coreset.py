@@ -14,16 +14,10 @@ from hcdc.condensers._nodes import members
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
-from hcdc.datasets._images import Images
-from hcdc.spaces._base import Params
-from hcdc.tasks._image import ImageTask
-from hcdc.training._convnets import (
-    ConvNetRecipe,
-    compute_type,
-    embeddings,
-    loss_gradient,
-    train_convnets,
-)
+from hcdc.datasets import Images
+from hcdc.networks import Params
+from hcdc.tasks import ImageTask
+from hcdc.training import ConvNetRecipe, compute_type, embeddings, loss_gradient, train_convnets
 
 TRAINED: WeakKeyDictionary[ImageTask, dict[tuple[ConvNetRecipe, int], Params]] = WeakKeyDictionary()
 """ConvNets behind embeddings, by task, recipe and seed; they go with the task."""

@@ -28,13 +28,10 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError, unknown_name
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
-from hcdc.datasets._images import Images
-from hcdc.spaces._base import Params
-from hcdc.spaces._convnet import ConvNet
-from hcdc.tasks._base import Task
-from hcdc.tasks._image import ImageTask
-from hcdc.training._adam import Adam
-from hcdc.training._convnets import Initialiser, compute_type, embed, views
+from hcdc.datasets import Images
+from hcdc.networks import ConvNet, Params
+from hcdc.tasks import ImageTask, Task
+from hcdc.training import Adam, Initialiser, compute_type, embed, views
 
 SAVE_SECONDS = 5.0
 """Seconds between two checkpoints: what an interruption can lose."""

@@ -7,9 +7,8 @@ from torch import Tensor
 
 from hcdc.core.errors import InputError
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets._graph import Graph, Nodes
-from hcdc.tasks._base import Task
-from hcdc.tasks._graph import GraphTask
+from hcdc.datasets import Graph, Nodes
+from hcdc.tasks import GraphTask, Task
 
 
 def graph_task(task: Task, method: str) -> GraphTask:

@@ -20,15 +20,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Phase
 from hcdc.core.ranks import spearman, standard
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream, stream
-from hcdc.spaces import Config, Space, halves
+from hcdc.spaces import Space, halves
 from hcdc.tasks import ImageTask, Task
-from hcdc.training import CapturedMany, Predictor
-from hcdc.training._many import adam_step
+from hcdc.training import CapturedMany, Predictor, adam_step
 
 Array = NDArray[np.float64]
 PENALTY = 10.0

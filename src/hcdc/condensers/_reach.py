@@ -11,7 +11,7 @@ from hcdc.condensers._nodes import graph_task
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
-from hcdc.tasks._base import Task
+from hcdc.tasks import Task
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from hcdc.condensers._nodes import members, rows
-from hcdc.datasets._graph import Nodes
+from hcdc.datasets import Nodes
 
 
 def with_ones(z: Tensor) -> Tensor:

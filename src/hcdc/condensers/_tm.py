@@ -45,12 +45,10 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import HcdcError, InputError, NumericalError, unknown_name
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive, stream
-from hcdc.datasets._images import Images
-from hcdc.spaces._convnet import ConvNet
-from hcdc.tasks._base import Task
-from hcdc.tasks._image import ImageTask
-from hcdc.training._augment import Augmentation, draw_each
-from hcdc.training._convnets import recorded
+from hcdc.datasets import Images
+from hcdc.networks import ConvNet
+from hcdc.tasks import ImageTask, Task
+from hcdc.training import Augmentation, draw_each, recorded
 
 SAVE_SECONDS = 5.0
 """Seconds between two checkpoints: what an interruption can lose."""

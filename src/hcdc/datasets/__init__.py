@@ -3,7 +3,7 @@
 from hcdc.datasets._condensed import CondensedDataset
 from hcdc.datasets._door import NAMES, describe, reopen
 from hcdc.datasets._door import load as data
-from hcdc.datasets._graph import Graph, GraphData, Nodes
+from hcdc.datasets._graph import Graph, GraphData, Matrix, Nodes, normalise_dense
 from hcdc.datasets._images import ImageData, Images, normalised
 from hcdc.datasets._table import Rows, TableData
 
@@ -14,11 +14,13 @@ __all__ = [
     "GraphData",
     "ImageData",
     "Images",
+    "Matrix",
     "Nodes",
     "Rows",
     "TableData",
     "data",
     "describe",
+    "normalise_dense",
     "normalised",
     "reopen",
 ]

@@ -20,6 +20,7 @@ from scipy import stats
 
 from hcdc.core import ranks
 from hcdc.core.checkpoint import Checkpoint, content_key
+from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
@@ -27,7 +28,7 @@ from hcdc.core.records import device_name, environment, jsonable
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset, reopen
 from hcdc.evaluation._ridge import ridge_predictions
-from hcdc.spaces import Config, Space, TableTruth, config_hash, from_spec, halves
+from hcdc.spaces import Space, TableTruth, from_spec, halves
 from hcdc.tasks import GraphTask, ImageTask, TableTask, Task, check_truth
 from hcdc.training import Result, cache_folder, full_scores, identity, run_candidates, truth
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from hcdc.condensers import condense
 from hcdc.core import ranks
+from hcdc.core.configs import Config
 from hcdc.core.errors import require
 from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
@@ -27,7 +28,7 @@ from hcdc.datasets import CondensedDataset, ImageData, Images, data
 from hcdc.evaluation import evaluate
 from hcdc.experiments._demo import PRESET, Demo, made_folder, one_thread
 from hcdc.reporting import image_grid, write_figures, write_report
-from hcdc.spaces import Config, NASBench201, Space
+from hcdc.spaces import NASBench201, Space
 from hcdc.tasks import ImageTask
 from hcdc.training import run_candidates
 

@@ -21,20 +21,16 @@ from typing import Any
 
 import torch
 
-from hcdc.condensers import Reducer, plan
-from hcdc.condensers._dc import ImageMatching
-from hcdc.condensers._tm import TM
+from hcdc.condensers import TM, ImageMatching, Reducer, plan
 from hcdc.core import records
 from hcdc.core.checkpoint import Checkpoint, content_key
 from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
-from hcdc.datasets import CondensedDataset, data
-from hcdc.datasets._images import ImageData, Images
+from hcdc.datasets import CondensedDataset, ImageData, Images, data
 from hcdc.experiments._command import as_command, integers
 from hcdc.experiments.nas201 import copy_arguments, keep_copy, kept_name
 from hcdc.tasks import ImageTask
-from hcdc.training import convnet_accuracy
-from hcdc.training._convnets import ConvNetRecipe
+from hcdc.training import ConvNetRecipe, convnet_accuracy
 
 PROTOCOL = "convnet-accuracy"
 AUGMENTED = ("dsa", "dm", "tm")

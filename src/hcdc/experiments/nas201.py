@@ -35,31 +35,29 @@ from hcdc.condensers import (
     METHODS,
     REDUCERS,
     Plan,
-    condense,
-    learn_validation,
-    make_hcdc,
-    make_probing,
-    plan,
-)
-from hcdc.condensers._probing import (
     Slopes,
+    condense,
     expectations,
     learn_examples,
+    learn_validation,
     make_companions,
+    make_hcdc,
+    make_probing,
     mean_loss,
+    plan,
     weigh_examples,
 )
 from hcdc.core import records
 from hcdc.core.checkpoint import Checkpoint, content_key
+from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import derive, numpy_stream, stream
-from hcdc.datasets import CondensedDataset, data
-from hcdc.datasets._images import Images
+from hcdc.datasets import CondensedDataset, Images, data
 from hcdc.experiments._command import as_command, integers
-from hcdc.spaces import Config, NASBench201, NASBench201Table, TableTruth
+from hcdc.spaces import NASBench201, NASBench201Table, TableTruth
 from hcdc.tasks import ImageTask
 from hcdc.training import predictors, run_on_sets
 

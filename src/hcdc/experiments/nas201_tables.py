@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from hcdc.condensers._probing import rank_targets, ridge
+from hcdc.condensers import rank_targets, ridge
 from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic

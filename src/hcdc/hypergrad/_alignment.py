@@ -30,8 +30,8 @@ from hcdc.hypergrad._curvature import get_curvature, mixed_product
 from hcdc.hypergrad._hypergradient import batched_hypergradient, batched_response_hypergradient, check_batch
 from hcdc.hypergrad._solvers import Solver, full_precision
 from hcdc.hypergrad._vectors import combine, scaled
-from hcdc.spaces._base import Params
-from hcdc.tasks._base import Task
+from hcdc.networks import Params
+from hcdc.tasks import Task
 
 Distance = Callable[[Tensor, Tensor], Tensor]
 

@@ -17,8 +17,8 @@ from torch.func import grad, grad_and_value, jvp, vmap
 from hcdc.hypergrad._alignment import alignment_loss
 from hcdc.hypergrad._solvers import full_precision
 from hcdc.hypergrad._vectors import combine, inner_each
-from hcdc.spaces._base import Params
-from hcdc.tasks._base import Task
+from hcdc.networks import Params
+from hcdc.tasks import Task
 
 
 def standard_ranks(values: Tensor) -> Tensor:

@@ -16,8 +16,8 @@ from torch.func import grad, jvp, vjp, vmap
 
 from hcdc.core.errors import unknown_name
 from hcdc.hypergrad._vectors import MatVec, add
-from hcdc.spaces._base import Params
-from hcdc.tasks._base import Task
+from hcdc.networks import Params
+from hcdc.tasks import Task
 
 Curvature = Callable[[Task, Params, Tensor, Any], MatVec]
 

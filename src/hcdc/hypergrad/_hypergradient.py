@@ -23,8 +23,8 @@ from hcdc.core.recipe import Recipe
 from hcdc.hypergrad._curvature import get_curvature, gradient_and_tangents, mixed_product, mixed_transpose
 from hcdc.hypergrad._solvers import Diagnostics, Solution, Solver, full_precision
 from hcdc.hypergrad._vectors import add, inner_each, scaled
-from hcdc.spaces._base import Params
-from hcdc.tasks._base import Task
+from hcdc.networks import Params
+from hcdc.tasks import Task
 
 
 class Hypergradient(NamedTuple):

@@ -15,8 +15,8 @@ from torch.func import grad, vmap
 
 from hcdc.core.errors import InputError
 from hcdc.hypergrad._vectors import add
-from hcdc.spaces._base import Params
-from hcdc.tasks._base import Task
+from hcdc.networks import Params
+from hcdc.tasks import Task
 
 
 def unrolled_params(task: Task, params0: Params, lam: Tensor, data: Any, steps: int, lr: float) -> Params:

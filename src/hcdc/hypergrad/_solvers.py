@@ -18,7 +18,7 @@ from torch.func import vmap
 
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.hypergrad._vectors import MatVec, add, dot, flatten, norm, scaled, select, size, unflatten
-from hcdc.spaces._base import Params
+from hcdc.networks import Params
 
 CONVERGED, USED_UP, NEGATIVE_CURVATURE, DIVERGING = 0, 1, 2, 3
 REASONS = {

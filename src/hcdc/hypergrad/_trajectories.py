@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.seeds import numpy_stream
-from hcdc.spaces._base import Space
+from hcdc.spaces import Space
 
 
 def trajectory_starts(space: Space, count: int, seed: int) -> Tensor:

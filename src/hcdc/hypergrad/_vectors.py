@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from hcdc.spaces._base import Params
+from hcdc.networks import Params
 
 MatVec = Callable[[Params], Params]
 

@@ -1,9 +1,9 @@
 """What is searched: boxes, finite sets, products, graph filters, graph networks, and how they are stored."""
 
-from hcdc.spaces._base import Config, Network, Params, Space, config_hash, stack
+from hcdc.core.configs import Config, config_hash
+from hcdc.networks import OPERATIONS
+from hcdc.spaces._base import Space, stack
 from hcdc.spaces._box import Box
-from hcdc.spaces._cells import OPERATIONS
-from hcdc.spaces._convnet import ConvNet
 from hcdc.spaces._finite import Finite, halves, project_simplex
 from hcdc.spaces._gnn_zoo import GNNZoo
 from hcdc.spaces._nasbench201 import (
@@ -28,14 +28,11 @@ __all__ = [
     "OPERATIONS",
     "Box",
     "Config",
-    "ConvNet",
     "Finite",
     "GNNZoo",
     "NASBench201",
     "NASBench201Table",
     "NATSBench",
-    "Network",
-    "Params",
     "PolynomialFilter",
     "Product",
     "Space",

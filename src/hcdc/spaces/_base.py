@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hcdc.datasets._graph import Graph
-
-Config = dict[str, Any]
-Params = dict[str, Tensor]
-
-
-def config_hash(config: Config) -> str:
-    """A hash of a configuration that does not depend on the order of keys; the identity of a candidate."""
-    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
-
-
-class Network(Protocol):
-    """A network as pure functions; parameters are a dict of tensors."""
-
-    def prepare(self, graph: Graph) -> None:
-        """Make the matrices that ``forward`` needs of ``graph``, before any ``torch.func`` transform runs."""
-
-    def init(self, generator: torch.Generator) -> Params:
-        """Fresh parameters, drawn from ``generator`` on the CPU."""
-
-    def forward(self, params: Params, lam: Tensor, graph: Graph, index: Tensor | None = None) -> Tensor:
-        """Logits ``[m, classes]`` of the nodes ``index`` (None: all) at hyperparameters lambda ``[H]``."""
+from hcdc.core.configs import Config
+from hcdc.networks import Network
 
 
 class Space(ABC):

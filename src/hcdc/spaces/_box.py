@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, unknown_name
-from hcdc.spaces._base import Config, Space
-from hcdc.spaces._check import check_lam
+from hcdc.networks import check_lam
+from hcdc.spaces._base import Space
 from hcdc.spaces._registry import register
 
 SCALES = ("linear", "log")

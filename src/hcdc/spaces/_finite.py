@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError
 from hcdc.core.seeds import numpy_stream
-from hcdc.spaces._base import Config, Space, config_hash
-from hcdc.spaces._check import check_lam
+from hcdc.networks import check_lam
+from hcdc.spaces._base import Space
 from hcdc.spaces._registry import register
 
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
-from hcdc.core.errors import InputError, require, unknown_name
-from hcdc.datasets._graph import Graph
-from hcdc.spaces._base import Config, Params, Space
-from hcdc.spaces._check import check_lam
+from hcdc.core.configs import Config
+from hcdc.core.errors import InputError, unknown_name
+from hcdc.networks import ZooNetwork, check_lam
+from hcdc.spaces._base import Space
 from hcdc.spaces._finite import draw, project_simplex
 from hcdc.spaces._registry import register
-
-if TYPE_CHECKING:
-    from hcdc.spaces._gnn_layers import LayerStack
 
 FILTERS = ("gcn", "sage-mean", "sage-max", "gat", "gin-eps", "gin-0", "sgc-2", "sgc-3", "cheb-2", "cheb-3")
 """The paper's ten filters; SGC and ChebNet end with their K."""
@@ -30,54 +24,6 @@ FURTHER = ("gdc-ppr", "gdc-heat", "transformer")
 
 WIDTHS = (128, 256)
 DEPTHS = (2, 4)
-
-
-@dataclass(frozen=True)
-class ZooNetwork:
-    """Graph layers with ReLU between them, no dropout, no normalisation; lambda mixes the filters of a layer.
-
-    Parameters are called ``layers.{depth}.{filter}.{name in PyG}``, in the relaxed network as in that of one
-    filter, so that the parameters of a filter can be taken out of the relaxed network.
-
-    Attributes:
-        filters: One filter, or all those of the space.
-        sizes: Numbers of features from the input over the hidden layers to the classes.
-    """
-
-    filters: tuple[str, ...]
-    sizes: tuple[int, ...]
-
-    @cached_property
-    def _stack(self) -> LayerStack:
-        require("torch_geometric", "graph")
-        from hcdc.spaces._gnn_layers import LayerStack
-
-        with torch.device("meta"):  # shapes only: `functional_call` brings the numbers
-            return LayerStack(self.filters, self.sizes)
-
-    def prepare(self, graph: Graph) -> None:
-        """Make what the filters need of ``graph``, and aggregate constant features for SAGE-Max once."""
-        self._stack.prepare(graph)
-
-    def init(self, generator: torch.Generator) -> Params:
-        """Matrices and attention vectors Glorot-uniform, biases and GIN's epsilon 0, layer by layer."""
-        params = {}
-        for name, shape in self.shapes().items():
-            if len(shape) < 2:
-                params[name] = torch.zeros(shape)
-            else:
-                bound = math.sqrt(6 / (shape[-2] + shape[-1]))
-                params[name] = (2 * torch.rand(shape, generator=generator) - 1) * bound
-        return params
-
-    def shapes(self) -> dict[str, torch.Size]:
-        """The shape of each parameter."""
-        return {name: parameter.shape for name, parameter in self._stack.named_parameters()}
-
-    def forward(self, params: Params, lam: Tensor, graph: Graph, index: Tensor | None = None) -> Tensor:
-        """Logits ``[m, classes]``; a network of one filter does not read ``lam`` ``[H]``."""
-        logits: Tensor = functional_call(self._stack, params, (lam, graph, index))
-        return logits
 
 
 @register

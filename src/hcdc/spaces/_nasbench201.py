@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError, require, unknown_name
-from hcdc.spaces._base import Config, Space, config_hash
-from hcdc.spaces._cells import EDGES, KERNELS, MIXTURE, NONE, OPERATIONS, SKIP, CellNetwork, split_edges
-from hcdc.spaces._check import check_lam
+from hcdc.networks import EDGES, KERNELS, MIXTURE, NONE, OPERATIONS, SKIP, CellNetwork, check_lam, split_edges
+from hcdc.spaces._base import Space
 from hcdc.spaces._finite import draw, project_simplex
 from hcdc.spaces._registry import register
 
@@ -266,9 +266,7 @@ class NASBench201(Space):
     def spec(self) -> dict[str, Any]:
         return {"name": self.name, "cells": self.cells, "channels": self.channels}
 
-    def network(  # type: ignore[override]  # images take the place of a graph
-        self, features: int, classes: int, config: Config | None = None
-    ) -> CellNetwork:
+    def network(self, features: int, classes: int, config: Config | None = None) -> CellNetwork:
         """The network of a cell, or the relaxed one (without scales in its cells) where ``config`` is None.
 
         Args:

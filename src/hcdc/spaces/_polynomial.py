@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,122 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, unknown_name
-from hcdc.datasets._graph import Graph
-from hcdc.spaces._base import Config, Params, Space
-from hcdc.spaces._check import check_lam
+from hcdc.networks import BASES, FilterNetwork, check_lam
+from hcdc.spaces._base import Space
 from hcdc.spaces._registry import register
-
-
-def _powers_of_p(graph: Graph, order: int) -> Callable[[Tensor], Iterator[Tensor]]:
-    """I, P, P^2, ... with P = D^-1/2 (A + I) D^-1/2."""
-    p = graph.propagation()
-
-    def terms(z: Tensor) -> Iterator[Tensor]:
-        yield z
-        for _ in range(order):
-            z = z if p is None else p @ z
-            yield z
-
-    return terms
-
-
-def _powers_of_l(graph: Graph, order: int) -> Callable[[Tensor], Iterator[Tensor]]:
-    """I, L, L^2, ... with L = I - D^-1/2 A D^-1/2."""
-    a = graph.normalised_adjacency()
-
-    def terms(z: Tensor) -> Iterator[Tensor]:
-        yield z
-        for _ in range(order):
-            z = z if a is None else z - a @ z
-            yield z
-
-    return terms
-
-
-def _chebyshev(graph: Graph, order: int) -> Callable[[Tensor], Iterator[Tensor]]:
-    """T_0, T_1, ... of the scaled Laplacian 2/lmax L - I with lmax = 2, i.e. of -D^-1/2 A D^-1/2."""
-    a = graph.normalised_adjacency()
-
-    def scaled(z: Tensor) -> Tensor:
-        return torch.zeros_like(z) if a is None else -(a @ z)
-
-    def terms(z: Tensor) -> Iterator[Tensor]:
-        before, current = z, scaled(z)
-        yield before
-        for k in range(1, order + 1):
-            yield current
-            if k < order:
-                before, current = current, 2 * scaled(current) - before
-
-    return terms
-
-
-def _figure(graph: Graph, order: int) -> Callable[[Tensor], Iterator[Tensor]]:
-    """I (fixed coefficient 1), L and 2/lmax L - I: the plane of the paper's figure of the GNN model space."""
-    a = graph.normalised_adjacency()
-    scale = 2 / graph.largest_laplacian_eigenvalue()
-
-    def terms(z: Tensor) -> Iterator[Tensor]:
-        lz = z if a is None else z - a @ z
-        yield lz
-        yield scale * lz - z
-
-    return terms
-
-
-BASES = {"powers": _powers_of_p, "laplacian": _powers_of_l, "chebyshev": _chebyshev, "figure": _figure}
-
-
-@dataclass(frozen=True)
-class FilterNetwork:
-    """X <- relu(sum_r C_r X W_r) for each layer, no activation after the last (eq. gnn-multiple).
-
-    C_r is set by lambda ``[filters * terms]``, which the layers share. Products run in the order C (X W): the
-    graph matrix meets the narrow side.
-    """
-
-    basis: str
-    order: int
-    layers: int
-    width: int
-    filters: int
-    features: int
-    classes: int
-
-    def prepare(self, graph: Graph) -> None:
-        graph.prepare("P" if self.basis == "powers" else "A")
-        if self.basis == "figure":
-            graph.largest_laplacian_eigenvalue()
-
-    def init(self, generator: torch.Generator) -> Params:
-        """Glorot-uniform weights ``W{layer}_{filter}``."""
-        sizes = [self.features, *[self.width] * (self.layers - 1), self.classes]
-        params = {}
-        for layer in range(self.layers):
-            rows, columns = sizes[layer], sizes[layer + 1]
-            bound = math.sqrt(6 / (rows + columns))
-            for r in range(self.filters):
-                draw = torch.rand(rows, columns, generator=generator)
-                params[f"W{layer}_{r}"] = (2 * draw - 1) * bound
-        return params
-
-    def forward(self, params: Params, lam: Tensor, graph: Graph, index: Tensor | None = None) -> Tensor:
-        terms = BASES[self.basis](graph, self.order)
-        coefficients = lam.reshape(self.filters, -1)
-        hidden: Any = graph.x
-        for layer in range(self.layers):
-            total: Tensor | None = None
-            for r in range(self.filters):
-                z = hidden @ params[f"W{layer}_{r}"]
-                if self.basis == "figure":
-                    total = z if total is None else total + z
-                for k, term in enumerate(terms(z)):
-                    part = coefficients[r, k] * term
-                    total = part if total is None else total + part
-            assert total is not None
-            hidden = torch.relu(total) if layer < self.layers - 1 else total
-        return hidden if index is None else hidden[index]  # type: ignore[no-any-return]
 
 
 @register

@@ -12,29 +12,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hcdc.core.configs import Config
 from hcdc.core.errors import InputError
-from hcdc.datasets._graph import Graph
-from hcdc.spaces._base import Config, Network, Params, Space
-from hcdc.spaces._check import check_lam
+from hcdc.networks import Network, Params, check_lam
+from hcdc.spaces._base import Space
 from hcdc.spaces._finite import draw
 from hcdc.spaces._registry import from_spec, register
 
 
 @dataclass(frozen=True)
-class _PartNetwork:
+class _PartNetwork(Network):
     """The network of one part, which reads its own slice of lambda."""
 
     network: Network
     part: slice
 
-    def prepare(self, graph: Graph) -> None:
-        self.network.prepare(graph)
+    @property
+    def takes(self) -> str:  # type: ignore[override]
+        return self.network.takes
+
+    def prepare(self, inputs: Any) -> None:
+        self.network.prepare(inputs)
 
     def init(self, generator: torch.Generator) -> Params:
         return self.network.init(generator)
 
-    def forward(self, params: Params, lam: Tensor, graph: Graph, index: Tensor | None = None) -> Tensor:
-        return self.network.forward(params, lam[self.part], graph, index)
+    def forward(self, params: Params, lam: Tensor, inputs: Any) -> Tensor:
+        return self.network.forward(params, lam[self.part], inputs)
 
 
 @register

@@ -7,4 +7,12 @@ from hcdc.tasks._linear_conv import LinearConvTask
 from hcdc.tasks._pixels import pixels_as_graph
 from hcdc.tasks._table import TableTask
 
-__all__ = ["GraphTask", "ImageTask", "LinearConvTask", "TableTask", "Task", "check_truth", "pixels_as_graph"]
+__all__ = [
+    "GraphTask",
+    "ImageTask",
+    "LinearConvTask",
+    "TableTask",
+    "Task",
+    "check_truth",
+    "pixels_as_graph",
+]

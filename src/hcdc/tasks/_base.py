@@ -12,8 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hcdc.core.configs import Config
 from hcdc.core.errors import InputError
-from hcdc.spaces._base import Config, Params, Space
+from hcdc.networks import Params
+from hcdc.spaces import Space
 
 
 class Task(ABC):

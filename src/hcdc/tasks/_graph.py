@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.labels import allocate_labels
 from hcdc.core.seeds import numpy_stream, stream
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets._graph import Graph, GraphData, Nodes
-from hcdc.spaces._base import Config, Network, Params, Space
+from hcdc.datasets import Graph, GraphData, Nodes
+from hcdc.networks import Network, Params
+from hcdc.spaces import Space
 from hcdc.tasks._base import Task
 from hcdc.tasks._soft import soft_accuracy
 
@@ -94,7 +96,7 @@ class GraphTask(Task):
 
     def bind(self, space: Space, config: Config | None = None) -> GraphTask:
         net = space.network(self.data.graph.num_features, self.data.num_classes, config)
-        if net is None:
+        if net is None or net.takes != "graph":
             raise InputError(f"space '{space.name}' builds no graph network; use PolynomialFilter or GNNZoo")
         return dataclasses.replace(self, net=net)
 
@@ -111,7 +113,8 @@ class GraphTask(Task):
 
     def predict(self, params: Params, lam: Tensor, data: Nodes) -> Tensor:
         """Logits ``[m, classes]`` of the labelled nodes."""
-        return self._network().forward(params, lam, data.graph, data.index)
+        logits = self._network().forward(params, lam, data.graph)
+        return logits if data.index is None else logits.index_select(0, data.index)
 
     def loss(self, outputs: Tensor, data: Nodes) -> Tensor:
         if data.weight is None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.seeds import stream
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets._graph import Graph, Nodes
-from hcdc.spaces._base import Config, Params, Space
-from hcdc.spaces._box import Box
+from hcdc.datasets import Graph, Nodes
+from hcdc.networks import Params
+from hcdc.spaces import Box, Space
 from hcdc.tasks._base import Task
 
 FORMS = ("gnn", "cnn")

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hcdc.core.errors import InputError
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets._graph import Graph, GraphData
+from hcdc.datasets import Graph, GraphData
 
 
 def _grid(height: int, width: int) -> sparse.csr_matrix:

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.labels import allocate_labels
 from hcdc.core.seeds import stream
-from hcdc.datasets._table import Rows, TableData
-from hcdc.spaces._base import Config, Params, Space
-from hcdc.spaces._box import Box
+from hcdc.datasets import Rows, TableData
+from hcdc.networks import Params
+from hcdc.spaces import Box, Space
 from hcdc.tasks._base import Task
 
 MODELS = ("ridge", "logistic", "mlp")

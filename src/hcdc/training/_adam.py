@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from hcdc.spaces._base import Params
+from hcdc.networks import Params
 from hcdc.training._many import adam_step
 
 

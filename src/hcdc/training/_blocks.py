@@ -20,8 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hcdc.spaces._base import Params
-from hcdc.spaces._convnet import ConvNet
+from hcdc.networks import ConvNet, Params
 
 NORM_EPS = 1e-5
 PIXELS = (1, 2)

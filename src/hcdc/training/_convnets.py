@@ -24,10 +24,9 @@ from torch.nn import functional as F
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.seeds import derive
-from hcdc.datasets._images import ImageData, Images
-from hcdc.spaces._base import Params
-from hcdc.spaces._convnet import ConvNet
-from hcdc.tasks._image import ImageTask
+from hcdc.datasets import ImageData, Images
+from hcdc.networks import ConvNet, Params
+from hcdc.tasks import ImageTask
 from hcdc.training._augment import Augmentation, draw_each, shown
 from hcdc.training._blocks import Features, Pass, pays
 from hcdc.training._captured import Captured

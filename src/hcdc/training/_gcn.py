@@ -21,8 +21,8 @@ from torch.nn import functional as F
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.seeds import derive
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets._graph import GraphData, Matrix, Nodes
-from hcdc.tasks._graph import GraphTask
+from hcdc.datasets import GraphData, Matrix, Nodes
+from hcdc.tasks import GraphTask
 from hcdc.training._adam import Adam
 
 GCNParams = dict[str, Tensor]

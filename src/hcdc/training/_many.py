@@ -14,10 +14,9 @@ from torch.func import grad, vmap
 from hcdc.core.errors import NumericalError
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
-from hcdc.datasets._images import Images
-from hcdc.spaces._base import Params
-from hcdc.tasks._base import Task
-from hcdc.tasks._image import ImageTask
+from hcdc.datasets import Images
+from hcdc.networks import Params
+from hcdc.tasks import ImageTask, Task
 from hcdc.training._augment import draw_flip_crop, flip_crop
 from hcdc.training._networks import MOMENTUM, batches, learning_rates
 

@@ -26,10 +26,8 @@ from torch.nn import functional as F
 from hcdc.core.errors import InputError
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
-from hcdc.datasets._images import Images
-from hcdc.spaces._base import Params
-from hcdc.spaces._cells import CellNetwork
-from hcdc.spaces._convnet import ConvNet
+from hcdc.datasets import Images
+from hcdc.networks import CellNetwork, ConvNet, Params
 from hcdc.training._augment import draw_flip_crop, flip_crop
 from hcdc.training._captured import record
 

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from hcdc.core.checkpoint import Checkpoint, content_key
+from hcdc.core.configs import Config, config_hash
 from hcdc.core.progress import Phase
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
-from hcdc.datasets._images import Images
-from hcdc.spaces._base import Config, Params, Space, config_hash, stack
-from hcdc.spaces._cells import CellNetwork
-from hcdc.tasks._base import Task
-from hcdc.tasks._image import ImageTask
+from hcdc.datasets import Images
+from hcdc.networks import CellNetwork, Params
+from hcdc.spaces import Space, stack
+from hcdc.tasks import ImageTask, Task
 from hcdc.training._many import init_many, train_many
 from hcdc.training._networks import forward, side_by_side, train_networks
 

@@ -18,14 +18,15 @@ import torch
 
 from hcdc.core import records
 from hcdc.core.checkpoint import content_key
+from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
-from hcdc.datasets._images import Images
-from hcdc.spaces._base import Config, Params, Space, config_hash, stack
-from hcdc.tasks._base import Task
-from hcdc.tasks._image import ImageTask
+from hcdc.datasets import Images
+from hcdc.networks import Params
+from hcdc.spaces import Space, stack
+from hcdc.tasks import ImageTask, Task
 from hcdc.training._many import Scores, init_many, lanes_that_fit, score_many, train_many
 from hcdc.training._networks import STREAMS, forward, networks_that_fit, side_by_side, train_networks
 from hcdc.training._predictors import identity, image_networks, networks_at_once, statistics_of

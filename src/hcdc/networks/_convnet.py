@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hcdc.core.errors import InputError
-from hcdc.spaces._base import Params
+from hcdc.networks._base import Network, Params
 
 
 def instance_norm(x: Tensor, scale: Tensor, shift: Tensor, fused: bool) -> Tensor:
@@ -26,7 +26,7 @@ def instance_norm(x: Tensor, scale: Tensor, shift: Tensor, fused: bool) -> Tenso
 
 
 @dataclass(frozen=True)
-class ConvNet:
+class ConvNet(Network):
     """Blocks of 3x3 convolution, instance norm, ReLU and 2x2 average pool; then one linear layer.
 
     With 3 blocks of width 128 on 32 x 32 colour images: 320,010 parameters at 10 classes, 504,420 at 100.
@@ -46,6 +46,8 @@ class ConvNet:
     width: int = 128
     depth: int = 3
     fused: bool = False
+
+    takes = "image"
 
     def __post_init__(self) -> None:
         if min(self.size) < 2**self.depth:
@@ -89,10 +91,6 @@ class ConvNet:
                 bound = 1 / math.sqrt(self.fan_in(name))
                 params[name] = (2 * torch.rand(shape, generator=generator, device=device) - 1) * bound
         return params
-
-    def prepare(self, images: Tensor) -> None:
-        """Nothing has to be made beforehand."""
-        return
 
     def features(self, params: Params, images: Tensor) -> Tensor:
         """Embeddings ``[n, features_out]`` of images ``[n, inputs, h, w]``."""

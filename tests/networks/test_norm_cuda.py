@@ -10,7 +10,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 if not (torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1"):
     pytest.skip("no CUDA device, and TRITON_INTERPRET=1 is not set", allow_module_level=True)
 
-from hcdc.spaces import _norm_cuda
+from hcdc.networks import _norm_cuda
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SHAPES = [(8, 16, 8, 8), (3, 5, 7, 9), (2, 128, 4, 4), (5, 48, 3, 3), (1, 3, 1, 40), (64, 64, 8, 8)]

@@ -15,8 +15,7 @@ from torch.nn import functional as F
 
 from hcdc.core.errors import InputError
 from hcdc.core.seeds import stream
-from hcdc.spaces._base import Params
-from hcdc.spaces._check import check_lam
+from hcdc.networks._base import Network, Params, check_lam
 
 OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 """What an edge of a cell can be, in the benchmark's order."""
@@ -71,7 +70,7 @@ def _norm_cuda() -> Any:
     """The module of BatchNorm's kernels; None where Triton is missing or cannot compile them here."""
     if importlib.util.find_spec("triton") is None:
         return None
-    module = importlib.import_module("hcdc.spaces._norm_cuda")
+    module = importlib.import_module("hcdc.networks._norm_cuda")
     return module if module.works() else None
 
 
@@ -202,7 +201,7 @@ class _Node:
 
 
 @dataclass(frozen=True)
-class CellNetwork:
+class CellNetwork(Network):
     """Stem, N cells at C channels, reduction, N cells at 2C, reduction, N cells at 4C, linear classifier.
 
     - Stem: 3x3 convolution, BatchNorm.
@@ -247,9 +246,7 @@ class CellNetwork:
     reference: int = 0
     tau: float = 0.0
 
-    def prepare(self, images: Tensor) -> None:
-        """Nothing has to be made beforehand."""
-        return
+    takes = "image"
 
     def shapes(self) -> Shapes:
         """The shape of each parameter, from the stem to the classifier.

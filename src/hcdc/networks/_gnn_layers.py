@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import ChebConv, GATConv, GCNConv, GINConv, SAGEConv, SGConv, TransformerConv
 
 from hcdc.core.sparse import SparseMatrix, matmul
-from hcdc.datasets._graph import Graph, Matrix
+from hcdc.datasets import Graph, Matrix
 
 DIFFUSION_ORDER = 16
 """Chebyshev terms of the graph diffusions: the truncation error of both is below 2e-4."""
@@ -342,11 +342,11 @@ class LayerStack(nn.Module):
         if "sage-max" in self.filters:
             prepare_maximum(graph)
 
-    def forward(self, lam: Tensor, graph: Graph, index: Tensor | None) -> Tensor:
+    def forward(self, lam: Tensor, graph: Graph) -> Tensor:
         x: Any = graph.x
         for depth, layer in enumerate(self.layers):
             assert isinstance(layer, nn.ModuleDict)
             x = torch.relu(x) if depth else x
             outputs = [LAYERS[name].apply(module, x, graph) for name, module in layer.items()]
             x = outputs[0] if len(outputs) == 1 else sum(lam[f] * output for f, output in enumerate(outputs))
-        return x if index is None else x.index_select(0, index)  # type: ignore[no-any-return]
+        return x  # type: ignore[no-any-return]

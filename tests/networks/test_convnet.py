@@ -8,7 +8,8 @@ from torch import nn
 from torch.func import functional_call, grad, jvp
 
 from hcdc.core.errors import InputError
-from hcdc.spaces._convnet import ConvNet, instance_norm
+from hcdc.networks import ConvNet
+from hcdc.networks._convnet import instance_norm
 
 
 def layers(net):

@@ -1,0 +1,109 @@
+"""A user's own torch modules as pure functions."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import logging
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, replace_all_batch_norm_modules_
+
+from hcdc.core.configs import Config
+from hcdc.core.errors import InputError
+from hcdc.core.seeds import global_streams
+from hcdc.networks._base import Network, Params
+
+log = logging.getLogger("hcdc")
+
+Factory = Callable[[Config], nn.Module]
+
+
+def factory_name(factory: Factory) -> str:
+    """``module:name`` of a factory."""
+    made = getattr(factory, "func", factory)  # of functools.partial
+    return f"{made.__module__}:{getattr(made, '__qualname__', type(made).__qualname__)}"
+
+
+@functools.cache
+def _warn_of_dropout(model: str, layer: str) -> None:
+    log.warning("model %s: its dropout, e.g. %s, is off in training, on the full data too", model, layer)
+
+
+class ModuleNetwork(Network):
+    """The network of a user's factory as pure functions.
+
+    BatchNorm layers use the statistics of the batch they are given, in training and in scoring (their running
+    statistics are a state that a pure function has no place for); all else is as in ``eval()``: dropout is
+    off, in training too, which a warning says once for each factory with such layers.
+
+    Args:
+        factory: ``factory(config) -> nn.Module`` from images ``[n, c, h, w]`` to logits ``[n, classes]``.
+        config: The candidate.
+        classes: How many logits an image must get; None leaves them unchecked.
+    """
+
+    takes = "image"
+
+    def __init__(self, factory: Factory, config: Config, classes: int | None = None):
+        self.factory, self.config, self.classes = factory, config, classes
+        self.module = self._fresh(torch.Generator().manual_seed(0))
+        for part in self.module.modules():
+            part.training = isinstance(part, nn.modules.batchnorm._NormBase)
+        dropped = [
+            f"'{name}' ({type(part).__name__})"
+            for name, part in self.module.named_modules()
+            if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0
+        ]
+        if dropped:
+            _warn_of_dropout(factory_name(factory), dropped[0])
+        self.buffers: dict[torch.device, Params] = {}
+
+    def _fresh(self, generator: torch.Generator) -> nn.Module:
+        """A module whose initialisation is drawn from ``generator`` alone; other streams stay as they are."""
+        with global_streams(int(torch.randint(2**62, (1,), generator=generator))):
+            module = self.factory(copy.deepcopy(self.config))
+        if not isinstance(module, nn.Module):
+            raise InputError(
+                f"model: the factory returned {type(module).__name__} for {self.config}, not a Module"
+            )
+        return replace_all_batch_norm_modules_(copy.deepcopy(module))  # parts of it may be the user's own
+
+    def init(self, generator: torch.Generator) -> Params:
+        """Parameters as the module initialises them; those that need no gradient are no parameters here."""
+        named = self._fresh(generator).named_parameters()
+        return {name: p.detach().clone() for name, p in named if p.requires_grad}
+
+    def forward(self, params: Params, lam: Tensor | None, images: Tensor) -> Tensor:
+        """Logits ``[n, classes]``; lambda is not read."""
+        first = images.device not in self.buffers
+        if first:  # moved once: a recorded step may not copy from the host
+            fixed = [(name, p.detach()) for name, p in self.module.named_parameters() if not p.requires_grad]
+            moved = {name: b.to(images.device) for name, b in [*self.module.named_buffers(), *fixed]}
+            self.buffers[images.device] = moved
+        try:
+            logits: Tensor = functional_call(self.module, (params, self.buffers[images.device]), (images,))
+        except (RuntimeError, TypeError, ValueError) as error:
+            if not first or isinstance(error, torch.OutOfMemoryError):
+                raise  # it has taken such images before
+            said = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InputError(
+                f"model: the module for {self.config} does not take images of shape {tuple(images.shape)}: "
+                f"{said}"
+            ) from error
+        if self.classes is not None:
+            self._check(logits, (len(images), self.classes))
+        return logits
+
+    def _check(self, logits: Any, needed: tuple[int, int]) -> None:
+        shape = tuple(logits.shape) if isinstance(logits, Tensor) else ()
+        if shape[:2] != needed or math.prod(shape[2:]) != 1:
+            found = f"shape {shape}" if isinstance(logits, Tensor) else type(logits).__name__
+            raise InputError(
+                f"model: the module for {self.config} gave {found} for {needed[0]} images; logits of shape "
+                f"{needed}, one for each class, are needed"
+            )

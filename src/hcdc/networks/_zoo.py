@@ -1,0 +1,69 @@
+"""Networks of graph layers: one filter, or a mixture of several."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from hcdc.core.errors import require
+from hcdc.datasets import Graph
+from hcdc.networks._base import Network, Params
+
+if TYPE_CHECKING:
+    from hcdc.networks._gnn_layers import LayerStack
+
+
+@dataclass(frozen=True)
+class ZooNetwork(Network):
+    """Graph layers with ReLU between them, no dropout, no normalisation; lambda mixes the filters of a layer.
+
+    Parameters are called ``layers.{depth}.{filter}.{name in PyG}``, in the relaxed network as in that of one
+    filter, so that the parameters of a filter can be taken out of the relaxed network.
+
+    Attributes:
+        filters: One filter, or all those of the space.
+        sizes: Numbers of features from the input over the hidden layers to the classes.
+    """
+
+    filters: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    takes = "graph"
+
+    @cached_property
+    def _stack(self) -> LayerStack:
+        require("torch_geometric", "graph")
+        from hcdc.networks._gnn_layers import LayerStack
+
+        with torch.device("meta"):  # shapes only: `functional_call` brings the numbers
+            return LayerStack(self.filters, self.sizes)
+
+    def prepare(self, graph: Graph) -> None:
+        """Make what the filters need of ``graph``, and aggregate constant features for SAGE-Max once."""
+        self._stack.prepare(graph)
+
+    def init(self, generator: torch.Generator) -> Params:
+        """Matrices and attention vectors Glorot-uniform, biases and GIN's epsilon 0, layer by layer."""
+        params = {}
+        for name, shape in self.shapes().items():
+            if len(shape) < 2:
+                params[name] = torch.zeros(shape)
+            else:
+                bound = math.sqrt(6 / (shape[-2] + shape[-1]))
+                params[name] = (2 * torch.rand(shape, generator=generator) - 1) * bound
+        return params
+
+    def shapes(self) -> dict[str, torch.Size]:
+        """The shape of each parameter."""
+        return {name: parameter.shape for name, parameter in self._stack.named_parameters()}
+
+    def forward(self, params: Params, lam: Tensor, graph: Graph) -> Tensor:
+        """Logits ``[n, classes]``; a network of one filter does not read ``lam`` ``[H]``."""
+        logits: Tensor = functional_call(self._stack, params, (lam, graph))
+        return logits
