@@ -34,7 +34,6 @@ from hcdc.condensers import (
     plan,
     point_count,
     probe_configs,
-    recipes_around,
 )
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import HcdcError, InputError, unknown_name
@@ -785,7 +784,7 @@ def _cost(made: Plan, task: Any, space: Space, device: str, seed: int) -> str:
         on_copy = f"{probes + beside} candidates trained {made.calibrated.seeds} times each on the copy"
         trainings = probes + beside
         if made.probing.calibrate:
-            recipes = len(recipes_around(made.calibrated, task))
+            recipes = len(task.recipes_around(made.calibrated))
             on_copy += f", {probes} of them by {recipes} recipes before"
             trainings += recipes * probes
         if isinstance(task, ImageTask):

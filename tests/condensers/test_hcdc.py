@@ -142,7 +142,7 @@ def count_full_trainings(monkeypatch, task):
 
 def test_an_interrupted_run_continues_to_the_same_bytes(tmp_path, monkeypatch):
     """Wherever it is stopped: between chunks of original trainings, between looks, before the next lambda."""
-    monkeypatch.setattr(learning, "lanes_that_fit", lambda *_: 2)
+    monkeypatch.setattr(GraphTask, "lanes", lambda *_: 2)
     task = tiny_task()
     calls = count_full_trainings(monkeypatch, task)
     counting = Interrupting()
@@ -390,7 +390,7 @@ def test_names_and_types_of_settings(settings, words):
 @pytest.mark.parametrize(("option", "value"), [("adjacency", True), ("fanout", "3"), ("nodes", 5)])
 def test_settings_for_graphs_are_refused_for_tables(option, value):
     task = tiny_table()
-    with pytest.raises(InputError, match=f"'{option}' of method 'hcdc' is for graphs"):
+    with pytest.raises(InputError, match=f"'{option}' of method 'hcdc' is not for a task of kind 'table'"):
         make(task, task.space(), options={**QUICK, option: value})
 
 

@@ -23,7 +23,6 @@ from hcdc.condensers import (
     expectations,
     plan,
     probe_configs,
-    recipes_around,
 )
 from hcdc.condensers._probing import Companions
 from hcdc.core.checkpoint import Checkpoint
@@ -629,7 +628,7 @@ def loss_order(task, space, small, recipe, seed=0):
 def test_the_file_has_the_recipe_that_ranks_the_probes_best(copied, digits):
     val_method, companions, seed, small = copied
     tried = small.meta["recipes_tried"]
-    around = recipes_around(planned(digits, val_method).calibrated, digits)
+    around = digits.recipes_around(planned(digits, val_method).calibrated)
     assert [entry["recipe"] for entry in tried] == [recipe.as_dict() for recipe in around]
     assert len(tried) == 6
     for recipe, entry in zip(around, tried):
@@ -708,7 +707,7 @@ def test_probes_and_companions_are_trained_by_the_chosen_recipe(number, digits, 
     )
     small = calibrated(digits, companions=4)
     probes, beside = probe_configs(SPACE, 4, 0), companion_configs(SPACE, 4, 4, 0)
-    usual = recipes_around(planned(digits).calibrated, digits)
+    usual = digits.recipes_around(planned(digits).calibrated)
     assert chosen == [usual[number]]
     assert asked == [(probes, usual[0]), (probes + beside, usual[number])]
     assert small.meta["calibrated_recipe"] == usual[number].as_dict()
@@ -718,7 +717,7 @@ def test_probes_and_companions_are_trained_by_the_chosen_recipe(number, digits, 
 @pytest.mark.parametrize("number", [1, 5])
 def test_evaluation_trains_by_the_chosen_recipe(number, digits, monkeypatch, tmp_path):
     """Twice the steps, and statistics of the training images: scores are those of it, not of the planned."""
-    (recipe,) = [recipes_around(planned(digits).calibrated, digits)[number]]
+    (recipe,) = [digits.recipes_around(planned(digits).calibrated)[number]]
     taking(number, monkeypatch)
     small = CondensedDataset.load(calibrated(digits).save(tmp_path / "copy.hcdc"))
     assert Recipe.from_dict(small.meta["calibrated_recipe"]) == recipe
@@ -815,7 +814,7 @@ def test_modules_of_a_user_choose_among_what_they_can(digits):
     """BatchNorm of a module knows the batch alone: no recipe with other statistics is tried."""
     own, space = ImageTask(digits.data, wide), Finite("width", list(range(1, 13)))
     small = calibrated(own, space=space)
-    around = recipes_around(planned(own, space=space).calibrated, own)
+    around = own.recipes_around(planned(own, space=space).calibrated)
     tried = small.meta["recipes_tried"]
     assert [entry["recipe"] for entry in tried] == [recipe.as_dict() for recipe in around]
     assert len(tried) == 5

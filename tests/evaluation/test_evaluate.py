@@ -460,7 +460,7 @@ def test_scoring_the_test_nodes_is_no_part_of_a_trial_on_the_full_data(monkeypat
 
 
 def test_an_interrupted_truth_goes_on_where_it_stopped(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(truths, "lanes_that_fit", lambda *_: 4)  # two candidates of two seeds a batch
+    monkeypatch.setattr(GraphTask, "lanes", lambda *_: 4)  # two candidates of two seeds a batch
     append, appended = truths.records.append, []
 
     def stopping(file, record):
@@ -495,7 +495,7 @@ class Stopping(Progress):
 def lanes(monkeypatch):
     """Lanes of every training call; at most four train at once, so two candidates of two seeds."""
     seen, train_many = [], truths.train_many
-    monkeypatch.setattr(truths, "lanes_that_fit", lambda *_: 4)
+    monkeypatch.setattr(GraphTask, "lanes", lambda *_: 4)
 
     def counted(task, params, lam, data, recipe):
         seen.append(len(lam))

@@ -44,7 +44,7 @@ def test_with_everything_kept_hypergradients_are_those_of_the_whole_graph(settin
     params, lam = lanes(task)
     solver = conjugate_gradient(8, damping=1e-2)
     whole = (task.train, task.val)
-    sampled = tuple(task.sampled(part, 0, EVERYTHING, seed=3) for part in ("train", "val"))
+    sampled = tuple(task.sampled_part(part, 0, EVERYTHING, seed=3) for part in ("train", "val"))
     found = []
     for train, val in (whole, sampled):
         task.prepare(train)
@@ -57,7 +57,7 @@ def test_with_everything_kept_hypergradients_are_those_of_the_whole_graph(settin
 @pytest.mark.parametrize("setting", ["transductive", "inductive"])
 def test_sampled_nodes_carry_their_own_labels_and_features(setting):
     task = make_task(setting)
-    drawn = task.sampled("val", 7, (2, 2), seed=0)
+    drawn = task.sampled_part("val", 7, (2, 2), seed=0)
     whole = task.val
     rows = {tuple(row): int(label) for row, label in zip(whole.graph.x[whole.positions()].tolist(), whole.y)}
     assert len(drawn) == len(set(drawn.index.tolist())) == 7
@@ -67,17 +67,17 @@ def test_sampled_nodes_carry_their_own_labels_and_features(setting):
 
 def test_sampled_sets_depend_on_the_seed_and_the_part():
     task = make_task()
-    one = task.sampled("train", 6, (2,), 0)
-    again, other = task.sampled("train", 6, (2,), 0), task.sampled("train", 6, (2,), 1)
+    one = task.sampled_part("train", 6, (2,), 0)
+    again, other = task.sampled_part("train", 6, (2,), 0), task.sampled_part("train", 6, (2,), 1)
     assert torch.equal(one.graph.x, again.graph.x)
     assert one.graph.x.shape != other.graph.x.shape or not torch.equal(one.graph.x, other.graph.x)
-    assert len(task.sampled("val", 6, (2,), 0)) == 6
+    assert len(task.sampled_part("val", 6, (2,), 0)) == 6
 
 
 def test_zero_or_too_many_nodes_are_all_and_no_fanout_is_the_whole_graph():
     task = make_task()
-    assert len(task.sampled("train", 0, (1,), 0)) == len(task.sampled("train", 99, (1,), 0)) == 20
-    few = task.sampled("train", 4, (), 0)
+    assert len(task.sampled_part("train", 0, (1,), 0)) == len(task.sampled_part("train", 99, (1,), 0)) == 20
+    few = task.sampled_part("train", 4, (), 0)
     assert few.graph is task.data.graph
     assert set(few.index.tolist()) < set(task.data.train.tolist())
     assert torch.equal(few.y, task.data.y[few.index])

@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from hcdc.core.errors import InputError
+from hcdc.tasks import draw_flip_crop, flip_crop
 from hcdc.training import (
     Augmentation,
     _augment,
@@ -16,7 +17,7 @@ from hcdc.training import (
     draw_each,
     shown,
 )
-from hcdc.training._augment import OPERATIONS, draw_flip_crop, flip_crop
+from hcdc.training._augment import OPERATIONS
 
 
 def generator(seed=0):

@@ -12,7 +12,7 @@ from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets import Graph, GraphData
 from hcdc.spaces import PolynomialFilter, stack
 from hcdc.tasks import GraphTask
-from hcdc.training import Scores, init_many, lanes_that_fit, score_many, train_many
+from hcdc.training import Scores, init_many, score_many, train_many
 
 SPACE = PolynomialFilter(order=2, width=6)
 RECIPE = Recipe(steps=40, lr=0.05)
@@ -137,6 +137,5 @@ def test_weights_of_the_data_are_used():
 def test_lanes_follow_the_size_of_the_graph(nodes, cpu, gpu):
     task = make_task()
     large = dataclasses.replace(task.train, graph=Graph(torch.zeros(1, 1).expand(nodes, 1), None))
-    assert lanes_that_fit(task, large, "cpu") == cpu
-    assert lanes_that_fit(task, large, "cuda") == gpu
-    assert lanes_that_fit(task, object(), "cpu") == 16  # not a graph: what it takes is not known
+    assert task.lanes(large, "cpu") == cpu
+    assert task.lanes(large, "cuda") == gpu

@@ -10,9 +10,8 @@ from hcdc.core.seeds import stream
 from hcdc.datasets import Images, Rows, TableData
 from hcdc.datasets._images import image_data
 from hcdc.spaces import NASBench201
-from hcdc.tasks import ImageTask, TableTask
-from hcdc.training import augmented, init_many, lanes_that_fit, train_many
-from hcdc.training._augment import draw_flip_crop, flip_crop
+from hcdc.tasks import ImageTask, TableTask, draw_flip_crop, flip_crop
+from hcdc.training import init_many, train_many
 from hcdc.training._many import sgd_step
 from hcdc.training._networks import batches
 
@@ -95,12 +94,12 @@ def test_augmented_images_are_those_that_networks_see():
     x = torch.arange(2 * 64, dtype=torch.uint8).view(2, 1, 8, 8)
     parts = {name: (x, np.arange(2)) for name in ("train", "val", "test")}
     task = ImageTask(image_data("ramp", "memory", parts))
-    found = augmented(task, task.train, Recipe(augment="flip-crop"), stream(3, "x"))
+    found = task.augmented(task.train, Recipe(augment="flip-crop"), stream(3, "x"))
     expected = flip_crop(task.inputs(x), *draw_flip_crop(stream(3, "x"), 2, pad=1))
     assert torch.equal(found.x, expected)
     assert torch.equal(found.y, task.train.y)
     assert not torch.equal(found.x, task.inputs(x))
-    assert augmented(task, task.train, Recipe(), stream(3, "x")) is task.train
+    assert task.augmented(task.train, Recipe(), stream(3, "x")) is task.train
 
 
 def test_a_small_gradient_is_not_changed_by_the_limit():
@@ -110,6 +109,9 @@ def test_a_small_gradient_is_not_changed_by_the_limit():
 
 
 def test_images_take_few_lanes():
-    images = Images(torch.zeros(2, 1, 4, 4), torch.zeros(2))
-    assert lanes_that_fit(None, images, "cpu") == 1
-    assert lanes_that_fit(None, images, "cuda") == 4
+    x = torch.zeros(2, 1, 8, 8)
+    task = ImageTask(
+        image_data("few", "memory", {name: (x, np.arange(2)) for name in ("train", "val", "test")})
+    )
+    assert task.lanes(task.train, "cpu") == 1
+    assert task.lanes(task.train, "cuda") == 4

@@ -14,9 +14,8 @@ from hcdc.datasets import Images, data
 from hcdc.networks import NONE, SKIP, ConvNet, ModuleNetwork, _cells
 from hcdc.networks._cells import CONV_3X3
 from hcdc.spaces import NASBench201, cell_string
-from hcdc.tasks import ImageTask
+from hcdc.tasks import ImageTask, draw_flip_crop, flip_crop
 from hcdc.training import _networks, train_networks
-from hcdc.training._augment import draw_flip_crop, flip_crop
 from hcdc.training._networks import Layout, batches, forward, learning_rates, side_by_side
 
 SPACE = NASBench201(channels=2)

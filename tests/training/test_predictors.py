@@ -19,7 +19,6 @@ from hcdc.spaces import Finite, NASBench201, stack
 from hcdc.tasks import ImageTask, TableTask
 from hcdc.training import (
     _networks,
-    identity,
     init_many,
     predictors,
     run_candidates,
@@ -480,7 +479,7 @@ def test_a_changed_module_is_trained_anew(task, tmp_path, monkeypatch, zeros):
 
 def test_the_results_of_cells_are_kept_by_their_hash(task, tmp_path):
     config = SPACE.candidates()[0]
-    assert identity(task, SPACE, config) == config_hash(config)
+    assert task.identity(SPACE, config) == config_hash(config)
 
 
 # --- interruptions ---------------------------------------

@@ -24,7 +24,6 @@ from hcdc.condensers._probing import (
     mean_loss,
     probe_configs,
     rank_targets,
-    recipes_around,
     ridge,
     weigh_examples,
 )
@@ -59,7 +58,6 @@ __all__ = [
     "point_count",
     "probe_configs",
     "rank_targets",
-    "recipes_around",
     "reducer_presets",
     "ridge",
     "weigh_examples",

@@ -29,7 +29,6 @@ from hcdc.condensers._probing import (
     make_companions,
     mean_loss,
     probe_configs,
-    recipes_around,
     weigh_examples,
 )
 from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_presets
@@ -324,7 +323,7 @@ def _learn(
 
         recipe = made.calibrated
         if made.probing.calibrate:
-            around, place = recipes_around(recipe, task), store.child("recipe")
+            around, place = task.recipes_around(recipe), store.child("recipe")
             trying = progress.phase("recipes on the copy", len(around))
 
             def tell(found: int, agreement: float) -> None:

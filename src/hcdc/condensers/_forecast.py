@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from hcdc.condensers._hcdc import HCDC, VALIDATED
+from hcdc.condensers._hcdc import HCDC
 from hcdc.core.progress import duration, timed
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import Images
 from hcdc.hypergrad import Solver, anchored_gradient, batched_best_response, batched_hypergradient, identity
 from hcdc.spaces import Space, halves, stack
-from hcdc.tasks import ImageTask
-from hcdc.training import init_many, lanes_that_fit, train_many
+from hcdc.tasks import VALIDATED, ImageTask
+from hcdc.training import init_many, train_many
 
 if TYPE_CHECKING:
     from hcdc.condensers._condense import Plan
@@ -180,7 +180,7 @@ class _Trial:
     def __init__(self, task: ImageTask, space: Space, config: HCDC):
         self.task, self.config, self.device = task, config, task.train.y.device
         self.bound, self.solver = config.bind(task, space), config.make_solver()
-        self.lanes = 1 if config.schedule == "sequential" else lanes_that_fit(task, task.train, self.device)
+        self.lanes = 1 if config.schedule == "sequential" else task.lanes(task.train, self.device)
         configs = space.sample(self.lanes, numpy_stream(0, "estimate"))
         self.lam = stack(space, configs).to(self.device)
         keys = [(lane,) for lane in range(self.lanes)]

@@ -30,10 +30,10 @@ from hcdc.hypergrad import (
     trajectory_starts,
     values_and_hypergradients,
 )
-from hcdc.networks import CellNetwork, Params, gumbel_noise, gumbel_one_hot
+from hcdc.networks import Params, gumbel_noise, gumbel_one_hot
 from hcdc.spaces import Space, halves
-from hcdc.tasks import GraphTask, ImageTask, Task
-from hcdc.training import adam_step, augmented, init_many, lanes_that_fit, score_many, train_many
+from hcdc.tasks import Task
+from hcdc.training import adam_step, init_many, score_many, train_many
 
 MIXED = 3
 """Candidates of a finite space that a held-out lambda mixes."""
@@ -44,9 +44,6 @@ LEAST = 0.01
 """Weight of an operation that lambda gives less, where operations are drawn: the logit of 0 is infinite."""
 
 log = logging.getLogger("hcdc")
-
-VALIDATED = 4
-"""Original validation images for one of training in a hypergradient: they need one gradient, no products."""
 
 
 @dataclass(frozen=True)
@@ -192,26 +189,16 @@ class HCDC:
                 f"distance 'cosine': space '{space.name}' has one dimension, where hypergradients have no "
                 "direction to align; choose distance 'scaled_l2'"
             )
-        if not isinstance(task, GraphTask):
-            for name in ("adjacency", "fanout", *(() if isinstance(task, ImageTask) else ("nodes",))):
-                if getattr(self, name):
-                    raise InputError(
-                        f"setting '{name}' of method 'hcdc' is for graphs, and this task is '{task.kind}'; "
-                        "leave it out"
-                    )
+        for name in ("adjacency", "fanout", "nodes"):
+            if getattr(self, name) and name not in task.learns:
+                raise InputError(
+                    f"setting '{name}' of method 'hcdc' is not for a task of kind '{task.kind}'; leave it out"
+                )
         self.bind(task, space)
 
     def bind(self, task: Task, space: Space) -> Task:
         """The task with the relaxed network of a space."""
-        bound = task.bind(space)
-        if self.relaxation == "softmax":
-            return bound
-        if not (isinstance(bound, ImageTask) and isinstance(bound.net, CellNetwork)):
-            raise InputError(
-                f"relaxation '{self.relaxation}' draws the operations of cells, and the networks of this "
-                f"task and space '{space.name}' have none; leave it out, or take images and NASBench201"
-            )
-        return dataclasses.replace(bound, net=dataclasses.replace(bound.net, tau=self.tau))
+        return task.relaxed(space, self.relaxation, self.tau)
 
     def make_solver(self) -> Solver:
         if self.solver == "neumann":
@@ -310,9 +297,7 @@ def learn_validation(
         full, small: How candidates are trained on the original data and on S_train.
     """
     config.check_for(task, space)
-    if isinstance(task, GraphTask):
-        task = dataclasses.replace(task, structure=config.structure, learn_adjacency=config.adjacency)
-    bound = config.bind(task, space)
+    bound = config.bind(task.for_learning(config.structure, config.adjacency), space)
     s_val = bound.sample("val", val_size, seed, balanced=config.labels == "balanced")
     if config.val_batch:
         bound.subset(s_val, torch.zeros(1, dtype=torch.long, device=device))  # a task without it says so now
@@ -355,13 +340,9 @@ class _Run:
         self.task, self.space, self.s_train, self.s_val, self.seed = task, space, s_train, s_val, seed
         self.config, self.full, self.small, self.device = config, full, small, device
         self.progress, self.checkpoint = progress, checkpoint
-        self.on_original, self.on_copy = task, task
-        if isinstance(task, ImageTask):
-            reference = task.inputs(s_train.x) if small.statistics == "train" else None
-            self.on_original = dataclasses.replace(task, weight_decay=full.weight_decay)
-            self.on_copy = dataclasses.replace(task, weight_decay=small.weight_decay, reference=reference)
+        self.on_original, self.on_copy = task.by_recipe(full), task.by_recipe(small, s_train)
         self.solver = config.make_solver()
-        self.lanes = max(1, lanes_that_fit(task, task.train, device))
+        self.lanes = max(1, task.lanes(task.train, device))
         self.tensors = {name: tensor.detach().clone() for name, tensor in task.tensors(s_val).items()}
         self.first = {name: torch.zeros_like(tensor) for name, tensor in self.tensors.items()}
         self.second = {name: torch.zeros_like(tensor) for name, tensor in self.tensors.items()}
@@ -503,26 +484,13 @@ class _Run:
 
     def _augmented(self, data: Any, recipe: Recipe, *key: object) -> Any:
         """Training images as a step meets them: the training loss is a mean over augmentations."""
-        if not isinstance(self.task, ImageTask):
-            return data
-        return augmented(self.task, data, recipe, stream(self.seed, "augmentation", *key))
+        return self.task.augmented(data, recipe, stream(self.seed, "augmentation", *key))
 
     def _sampled(self, *key: object) -> tuple[Any, Any]:
         config = self.config
         if not (config.fanout or config.nodes):
             return self.task.train, self.task.val
-        seed = derive(self.seed, "neighbours", *key)
-        if isinstance(self.task, ImageTask):
-            least = max(config.nodes, self.task.num_classes)
-            wanted = (("train", least), ("val", VALIDATED * least))
-            sizes = [(part, min(size, self.task.most(part))) for part, size in wanted]
-            images = [self.task.sample(part, size, derive(seed, part)) for part, size in sizes]
-            return images[0], images[1]
-        assert isinstance(self.task, GraphTask), "checked before"
-        train, val = (self.task.sampled(p, config.nodes, config.fanouts, seed) for p in ("train", "val"))
-        self.task.prepare(train)
-        self.task.prepare(val)
-        return train, val
+        return self.task.sampled(config.nodes, config.fanouts, derive(self.seed, "neighbours", *key))
 
     def _small_side(self, lam: Tensor, name: str) -> tuple[Params, Params]:
         """theta^S ``[B, ...]`` and J ``[B, H, ...]``."""
@@ -537,7 +505,7 @@ class _Run:
 
     def trained(self, init: Params, lam: Tensor, data: Any, recipe: Recipe) -> Params:
         """`train_many` on the copy: all lanes at once, or, of images, as many as fit."""
-        lanes = self.lanes if isinstance(self.task, ImageTask) else len(lam)
+        lanes = self.lanes if self.task.mini_batches else len(lam)
         parts = [
             train_many(
                 self.on_copy,
@@ -552,10 +520,7 @@ class _Run:
 
     def _curved(self, name: str) -> Any:
         """What of S_train the linear systems are made of: all, or, of images, ``nodes`` drawn ones."""
-        some, data = self.config.nodes, self.s_train
-        if isinstance(self.task, ImageTask) and 0 < some < len(data):
-            order = torch.randperm(len(data), generator=stream(self.seed, "curvature"))
-            data = self.task.subset(data, order[:some].sort().values.to(self.device))
+        data = self.task.curved(self.s_train, self.config.nodes, stream(self.seed, "curvature"))
         return self._augmented(data, self.small, "copy", name)
 
     def _original_side(self, lam: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -569,7 +534,7 @@ class _Run:
             keys = [(name, i) for i in range(start, min(start + self.lanes, len(lam)))]
             init = init_many(self.task, keys, self.seed, "hcdc-original", self.device)
             train, val = self.original(name, start)
-            whole = self.task.train if isinstance(self.task, ImageTask) else train
+            whole = self.task.train if self.task.mini_batches else train
             params = train_many(self.on_original, init, lam[rows], whole, self.full)
             done.append(self._original_at(params, lam[rows], train, val))
             reached = min(start + self.lanes, len(lam))

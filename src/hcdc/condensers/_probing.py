@@ -25,9 +25,9 @@ from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Phase
 from hcdc.core.ranks import spearman, standard
 from hcdc.core.recipe import Recipe
-from hcdc.core.seeds import numpy_stream, stream
+from hcdc.core.seeds import numpy_stream
 from hcdc.spaces import Space, halves
-from hcdc.tasks import ImageTask, Task
+from hcdc.tasks import Task
 from hcdc.training import CapturedMany, Predictor, adam_step
 
 Array = NDArray[np.float64]
@@ -136,7 +136,7 @@ class Slopes:
         self.losses = torch.zeros(len(networks), device=device, dtype=self.x.dtype)
         self.slopes = torch.zeros(len(networks), *self.x.shape, device=device, dtype=self.x.dtype)
         steps = [self._step(k, one) for k, one in enumerate(networks)]
-        plain = device if isinstance(task, ImageTask) else "cpu"  # sparse products are not recorded
+        plain = device if task.recordable else "cpu"  # sparse products are not recorded
         self.run = CapturedMany(steps, plain)
 
     def _step(self, k: int, predict: Predictor) -> Callable[[], object]:
@@ -217,36 +217,13 @@ def make_companions(
         networks: Candidates trained on S_train.
         expected: From `expectations` ``[n]``.
     """
-    real = _pool(task, seed, config, 0)
+    real = task.pool(config.pool, seed)
     scores = np.asarray([-float(mean_loss(task, predict, real)) for predict in networks])
     kept = [k for k, score in enumerate(scores) if np.isfinite(score)]
     if len(kept) < 4 or len(set(scores[kept])) == 1:
         return None
     joined = standard(scores[kept]) + standard(np.asarray(expected)[kept])
     return Companions([networks[k] for k in kept], joined.tolist())
-
-
-def _pool(task: Task, seed: int, config: Probing, least: int) -> Any:
-    """Random examples of T_val, ``pool`` of them; the whole T_val of a graph."""
-    if task.kind == "graph":
-        return task.val
-    size = min(max(config.pool, least), len(task.val))
-    order = torch.randperm(len(task.val), generator=stream(seed, "pool"))[:size].sort().values
-    return task.chosen("val", order) if isinstance(task, ImageTask) else task.subset(task.val, order)
-
-
-def recipes_around(recipe: Recipe, task: Task) -> list[Recipe]:
-    """The recipe itself, twice and half its steps, twice its learning rate; of images also twice the steps
-    with augmentation and, of networks of a space, BatchNorm's statistics of the training images."""
-    change = dataclasses.replace
-    found = [recipe, change(recipe, steps=2 * recipe.steps), change(recipe, steps=max(1, recipe.steps // 2))]
-    found.append(change(recipe, lr=2 * recipe.lr))
-    if isinstance(task, ImageTask):
-        augment = task.augmentation if recipe.augment == "none" else recipe.augment
-        found.append(change(recipe, steps=2 * recipe.steps, augment=augment))
-    if isinstance(task, ImageTask) and task.model == "space":
-        found.append(change(recipe, statistics="train"))
-    return found
 
 
 def choose_recipe(
@@ -271,7 +248,7 @@ def choose_recipe(
     Returns:
         The recipe, and each one's Spearman correlation on the probes (None where it is not defined).
     """
-    real = _pool(task, seed, config, 0)
+    real = task.pool(config.pool, seed)
     place = checkpoint or Checkpoint(None)
     saved = place.load()
     found: list[dict[str, Any]] = [] if saved is None else saved[1]["tried"]
@@ -406,7 +383,7 @@ def weigh_examples(
     Returns:
         S_val and its Spearman on the probes, ``probe_spearman`` (``probe_correlation`` in older records).
     """
-    pool = _pool(task, seed, config, val_size)
+    pool = task.pool(max(config.pool, val_size), seed)
     groups = [(networks, truth)]
     if companions is not None:
         groups.append((companions.networks, companions.scores))

@@ -30,7 +30,7 @@ from hcdc.datasets import CondensedDataset, reopen
 from hcdc.evaluation._ridge import ridge_predictions
 from hcdc.spaces import Space, TableTruth, from_spec, halves
 from hcdc.tasks import GraphTask, ImageTask, TableTask, Task, check_truth
-from hcdc.training import Result, cache_folder, full_scores, identity, run_candidates, truth
+from hcdc.training import Result, cache_folder, full_scores, run_candidates, truth
 
 log = logging.getLogger("hcdc")
 
@@ -358,7 +358,7 @@ class _Judge:
         self.task, self.space, self.configs, self.small, self.device = task, space, configs, small, device
         self.mark = {
             "copy": hashlib.sha256(small.to_bytes()).hexdigest(),
-            "candidates": [identity(task, space, config) for config in configs],
+            "candidates": [task.identity(space, config) for config in configs],
             "device": device_name(device),  # seconds are its own
         }
         self.by = str(small.meta["calibrated_recipe"]["metric"])

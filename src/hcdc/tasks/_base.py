@@ -1,21 +1,27 @@
 """What is learned: a training loss and a validation loss as pure functions of (params, lambda, data).
 
 A new kind of data needs one subclass of `Task`. Everything else (hypergradients, alignment, HCDC, batched
-training) is written on this class alone.
+training, evaluation, the command line) asks this class and never which subclass it was given.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from hcdc.core.configs import Config
-from hcdc.core.errors import InputError
+from hcdc.core.configs import Config, config_hash
+from hcdc.core.errors import InputError, unknown_name
+from hcdc.core.recipe import Recipe
+from hcdc.core.seeds import numpy_stream, stream
 from hcdc.networks import Params
 from hcdc.spaces import Space
+
+PARTS = ("train", "val", "test")
 
 
 class Task(ABC):
@@ -26,9 +32,34 @@ class Task(ABC):
     ``torch.func`` and batched over (params, lam) with ``vmap``; ``data`` is shared by the batch.
 
     The training loss is ``loss(predict(...)) + penalty(...)``: the split is what Gauss-Newton products need.
+
+    A subclass must define ``kind``, ``train``, ``val``, ``init``, ``predict``, ``loss``, ``sample``,
+    ``tensors``, ``replace`` and ``to``. The rest has defaults that fit full-batch training of small models.
+
+    Attributes:
+        kind: The registered name, stored in condensed files.
+        data: The data set, with a name and a fingerprint; None for data handed over in memory.
+        flags: Command-line flags that choose among tasks of this kind, such as ``"model"``.
+        spaces: Names of search spaces that fit, the default first; empty if the task brings its own.
+        engine: What trains its candidates: ``"lanes"`` (one batch) or ``"streams"`` (one network each).
+        train_method: The default way to make S_train.
+        learns: Settings of alignment that this task understands, among ``adjacency``, ``fanout``, ``nodes``.
+        recordable: Steps can be recorded as CUDA graphs (no sparse products).
+        mini_batches: Training runs over all of T_train in mini-batches, so a sampled T_train serves the
+            linear systems alone.
     """
 
     kind: str
+    data: Any = None
+    flags: ClassVar[tuple[str, ...]] = ()
+    spaces: ClassVar[tuple[str, ...]] = ()
+    engine: ClassVar[str] = "lanes"
+    train_method: ClassVar[str] = "random"
+    learns: ClassVar[frozenset[str]] = frozenset()
+    recordable: ClassVar[bool] = False
+    mini_batches: ClassVar[bool] = False
+
+    # --- the original data ----------------------------------------------------------------------------------
 
     @property
     @abstractmethod
@@ -39,6 +70,59 @@ class Task(ABC):
     @abstractmethod
     def val(self) -> Any:
         """T_val, the original validation set."""
+
+    @property
+    def test(self) -> Any:
+        """The test set, on which nothing is chosen."""
+        raise InputError(f"this {self.kind} task has no test set; define 'test' to evaluate a copy of it")
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes; None for regression."""
+        return None
+
+    def part(self, name: str) -> Any:
+        """T_train, T_val or the test set by name."""
+        if name not in PARTS:
+            raise unknown_name("part", name, PARTS)
+        return getattr(self, name)
+
+    @property
+    def name(self) -> str:
+        """What the data is called."""
+        return "memory" if self.data is None else str(self.data.name)
+
+    def describe(self) -> dict[str, Any]:
+        """What a condensed file says about the data."""
+        return (
+            {"name": self.name, "num_classes": self.num_classes}
+            if self.data is None
+            else self.data.describe()
+        )
+
+    def spec(self) -> dict[str, Any]:
+        """JSON-able settings, stored in the condensed file; ``from_spec`` makes the task again."""
+        return {"name": self.kind}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any], data: Any) -> Task:
+        """The task that `spec` described, on its data."""
+        return cls(data, **{key: value for key, value in spec.items() if key != "name"})  # type: ignore[call-arg]
+
+    @classmethod
+    def from_flags(cls, data: Any, **flags: Any) -> Task:
+        """The task for some data, as the command line's ``flags`` choose it; those not given are absent."""
+        return cls(data, **flags)  # type: ignore[call-arg]
+
+    def same_as(self, spec: Mapping[str, Any]) -> bool:
+        """Whether `spec` describes this task."""
+        return self.spec() == dict(spec)
+
+    def identity(self, space: Space, config: Config) -> str:
+        """The key of a candidate's results: what it is and, for a user's own model, what it computes."""
+        return config_hash(config)
+
+    # --- losses ---------------------------------------------------------------------------------------------
 
     @abstractmethod
     def init(self, generator: torch.Generator) -> Params:
@@ -71,7 +155,7 @@ class Task(ABC):
     def target(self) -> Task:
         """This task with a validation loss that stands for what ranks candidates on the original data.
 
-        Candidates are ranked by their score; where that has no gradient (accuracy), a smooth stand-in takes
+        Candidates are ranked by their score. Where that has no gradient (accuracy), a smooth stand-in takes
         the place of the validation loss when original hypergradients are taken. Itself by default.
         """
         return self
@@ -104,11 +188,147 @@ class Task(ABC):
         """
         raise InputError(f"this {self.kind} task has no mini-batches of S_val; leave 'val_batch' at 0")
 
-    # --- binding to a space ---------------------------------------------------------------------------------
+    @property
+    def least(self) -> int:
+        """Size of the smallest set that may be made: one example per class."""
+        return self.num_classes or 1
+
+    def most(self, part: str) -> int:
+        """Size of the largest random set of ``part``."""
+        return len(self.part(part))
+
+    def val_size(self, train_size: int) -> int:
+        """|S_val| where nothing is said: the original ratio of validation to training examples."""
+        return min(max(round(train_size * len(self.val) / len(self.train)), self.least), len(self.val))
+
+    def check_size(self, part: str, size: int) -> None:
+        """Refuse a size of S_train or S_val that this task cannot make."""
+        return
+
+    def pool(self, size: int, seed: int) -> Any:
+        """``size`` random examples of T_val, all of them where it has fewer (role ``"pool"``)."""
+        size = min(size, len(self.val))
+        order = torch.randperm(len(self.val), generator=stream(seed, "pool"))[:size].sort().values
+        return self.subset(self.val, order)
+
+    def unweighable(self) -> str:
+        """Why weighted real examples cannot be S_val, and what to choose instead; empty if they can."""
+        if self.num_classes is not None:
+            return ""
+        return "weights are fitted to losses of classes, and this task has none; choose 'probes' or 'both'"
+
+    def val_method(self, truth: bool) -> str:
+        """The default way to make S_val for HCDC, with or without a table of full-data results."""
+        return "both"
+
+    # --- alignment ------------------------------------------------------------------------------------------
 
     def bind(self, space: Space, config: Config | None = None) -> Task:
         """This task with the network of ``space`` (for ``config``, or relaxed); itself if it has its own."""
         return self
+
+    def relaxed(self, space: Space, relaxation: str, tau: float) -> Task:
+        """This task with the relaxed network of a space.
+
+        Args:
+            space: The search space.
+            relaxation: ``"softmax"`` mixes operations; ``"gdas"`` draws them.
+            tau: Temperature of the draws.
+        """
+        bound = self.bind(space)
+        if relaxation == "softmax":
+            return bound
+        raise InputError(
+            f"relaxation '{relaxation}' draws the operations of cells, and the networks of this task and "
+            f"space '{space.name}' have none; leave it out, or take images and NASBench201"
+        )
+
+    def for_learning(self, structure: str, adjacency: bool) -> Task:
+        """This task as S_val is learned: how its examples are joined, and whether edges are learned too."""
+        return self
+
+    def sampled(self, nodes: int, fanouts: Sequence[int], seed: int) -> tuple[Any, Any]:
+        """T_train and T_val, or smaller sets that stand for them where the original does not fit."""
+        return self.train, self.val
+
+    def curved(self, data: Any, count: int, generator: torch.Generator) -> Any:
+        """The examples of S_train from which linear systems are made: all, or ``count`` of them."""
+        return data
+
+    def augmented(self, data: Any, recipe: Recipe, generator: torch.Generator) -> Any:
+        """Training examples as a step meets them: augmented where the recipe says so."""
+        return data
+
+    # --- training -------------------------------------------------------------------------------------------
+
+    def recipes(self, train_size: int, epochs: int, metric: str) -> tuple[Recipe, Recipe]:
+        """How candidates are trained on the full data and on the copy, where nothing else is said.
+
+        Args:
+            train_size: |S_train|.
+            epochs: Epochs of a full-data training, where training takes mini-batches.
+            metric: What ranks candidates on the copy.
+        """
+        scored = "loss" if self.num_classes is None else "accuracy"
+        full = Recipe(weight_decay=getattr(self, "weight_decay", 5e-4), seeds=3, metric=scored)
+        return full, dataclasses.replace(full, metric=metric)
+
+    recipe_settings: ClassVar[tuple[str, ...]] = ("steps", "lr", "seeds", "metric")
+    """Settings of a recipe that a user may change."""
+
+    def check_recipe(self, argument: str, recipe: Recipe) -> None:
+        """Refuse a recipe that this task cannot follow; ``argument`` is what the user calls it."""
+        return
+
+    def for_epochs(self, recipe: Recipe, epochs: int) -> Recipe:
+        """A full recipe with so many epochs, where a user changed its batch."""
+        return recipe
+
+    def relaxed_recipe(self, full: Recipe, small: Recipe) -> Recipe:
+        """How the relaxed network is trained on the original data."""
+        return full
+
+    def by_recipe(self, recipe: Recipe, train: Any = None) -> Task:
+        """This task with the losses of a recipe: its weight decay is in the training loss.
+
+        Args:
+            recipe: The recipe.
+            train: The training set, where networks are scored with its statistics.
+        """
+        return self
+
+    def recipes_around(self, recipe: Recipe) -> list[Recipe]:
+        """The recipe itself, twice and half its steps, twice its learning rate: what probes choose from."""
+        change = dataclasses.replace
+        return [
+            recipe,
+            change(recipe, steps=2 * recipe.steps),
+            change(recipe, steps=max(1, recipe.steps // 2)),
+            change(recipe, lr=2 * recipe.lr),
+        ]
+
+    def lanes(self, data: Any, device: torch.device | str) -> int:
+        """How many candidates to train at once: enough to fill the machine, few enough to fit its memory.
+
+        The number depends on the size of the data alone, not on what is free now, so that equal runs take
+        equal steps.
+        """
+        return 256 if torch.device(device).type == "cuda" else 16
+
+    # --- candidates -----------------------------------------------------------------------------------------
+
+    @property
+    def one_network(self) -> str:
+        """Why all candidates of a space would be one network; empty where they differ."""
+        return ""
+
+    def fit(self, space: Space) -> None:
+        """Refuse a space that this task cannot use."""
+        self.bind(space, space.sample(1, numpy_stream(0, "fit"))[0])
+
+    def parameter_count(self, space: Space, config: Config) -> int | None:
+        """Number of parameters of a candidate; None where nobody knows."""
+        return None
 
     @abstractmethod
     def to(self, device: torch.device | str) -> Task:

@@ -21,12 +21,20 @@ from hcdc.datasets import Graph, GraphData, Nodes
 from hcdc.networks import Network, Params
 from hcdc.spaces import Space
 from hcdc.tasks._base import Task
+from hcdc.tasks._registry import register_task
 from hcdc.tasks._soft import soft_accuracy
 
 SETTINGS = ("transductive", "inductive")
 STRUCTURES = ("induced", "reach")
 
 
+def graph_lanes(most: int, data: Nodes, device: torch.device | str) -> int:
+    """At most ``most`` lanes: one takes 3 to 8 KiB per node at its peak, in a Gauss-Newton product."""
+    nodes_at_once = 9_000_000 if torch.device(device).type == "cuda" else 4_000_000
+    return max(1, min(most, nodes_at_once // data.graph.num_nodes))
+
+
+@register_task
 @dataclass(frozen=True, eq=False)
 class GraphTask(Task):
     """Cross-entropy on the labelled nodes of a graph, weight decay in the training loss.
@@ -67,6 +75,11 @@ class GraphTask(Task):
         if self.structure not in STRUCTURES:
             raise unknown_name("structure", self.structure, STRUCTURES)
 
+    flags = ("setting",)
+    spaces = ("polynomial-filter", "gnn-zoo")
+    train_method = "reach"
+    learns = frozenset({"adjacency", "fanout", "nodes"})
+
     def part(self, name: str) -> Nodes:
         """T_train, T_val or the test nodes (``"train"``, ``"val"``, ``"test"``) in the graph they see."""
         if name not in self._parts:
@@ -93,6 +106,19 @@ class GraphTask(Task):
     @property
     def num_classes(self) -> int:
         return self.data.num_classes
+
+    def unweighable(self) -> str:
+        return "weighted validation nodes would keep the whole graph; choose 'probes', 'both' or 'real'"
+
+    def pool(self, size: int, seed: int) -> Nodes:
+        """All of T_val: a validation node needs the whole graph anyway."""
+        return self.val
+
+    def lanes(self, data: Nodes, device: torch.device | str) -> int:
+        return graph_lanes(super().lanes(data, device), data, device)
+
+    def parameter_count(self, space: Space, config: Config) -> int | None:
+        return space.parameter_count(config, self.data.graph.num_features, self.num_classes)
 
     def bind(self, space: Space, config: Config | None = None) -> GraphTask:
         net = space.network(self.data.graph.num_features, self.data.num_classes, config)
@@ -152,7 +178,17 @@ class GraphTask(Task):
         graph = nodes.graph.reach_subgraph(index) if reach else nodes.graph.subgraph(index)
         return Nodes(graph, nodes.y[picked])
 
-    def sampled(self, part: str, nodes: int, fanouts: Sequence[int], seed: int) -> Nodes:
+    def for_learning(self, structure: str, adjacency: bool) -> GraphTask:
+        return dataclasses.replace(self, structure=structure, learn_adjacency=adjacency)
+
+    def sampled(self, nodes: int, fanouts: Sequence[int], seed: int) -> tuple[Nodes, Nodes]:
+        """Sampled T_train and T_val, prepared for the network."""
+        found = [self.sampled_part(part, nodes, fanouts, seed) for part in ("train", "val")]
+        for some in found:
+            self.prepare(some)
+        return found[0], found[1]
+
+    def sampled_part(self, part: str, nodes: int, fanouts: Sequence[int], seed: int) -> Nodes:
         """Some labelled nodes of ``part`` in a sampled neighbourhood, where the graph itself does not fit.
 
         Args:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,21 +13,30 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hcdc.core.configs import Config
+from hcdc.core.checkpoint import content_key
+from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.labels import allocate_labels
-from hcdc.core.seeds import stream
+from hcdc.core.recipe import Recipe
+from hcdc.core.seeds import derive, stream
 from hcdc.datasets import ImageData, Images
 from hcdc.networks import CellNetwork, ConvNet, Factory, ModuleNetwork, Params, factory_name
 from hcdc.spaces import BENCHMARKS, Space, TableTruth
-from hcdc.tasks._base import Task
+from hcdc.tasks._augment import draw_flip_crop, flip_crop
+from hcdc.tasks._base import PARTS, Task
+from hcdc.tasks._registry import register_task
 from hcdc.tasks._soft import soft_accuracy
 
 log = logging.getLogger("hcdc")
 
-PARTS = ("train", "val", "test")
+VALIDATED = 4
+"""Validation images per training image in an original hypergradient: they need one gradient, no products."""
+
+VAL_RATIO = 0.4
+"""Validation images per training image of a copy: 20 and 50 per class."""
 
 
+@register_task
 @dataclass(frozen=True, eq=False)
 class ImageTask(Task):
     """Cross-entropy on labelled images, weight decay in the training loss.
@@ -54,6 +65,13 @@ class ImageTask(Task):
     _parts: dict[str, Images] = dataclasses.field(default_factory=dict, repr=False)
 
     kind = "image"
+    flags = ("model",)
+    spaces = ("nasbench201",)
+    engine = "streams"
+    learns = frozenset({"nodes"})
+    recordable = True
+    mini_batches = True
+    recipe_settings = tuple(f.name for f in dataclasses.fields(Recipe))
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, ImageData):
@@ -78,9 +96,9 @@ class ImageTask(Task):
 
     def part(self, name: str) -> Images:
         """T_train, T_val or the test images: uint8 as stored, or normalised floating point."""
-        if name not in PARTS:
-            raise unknown_name("part", name, PARTS)
         if name not in self._parts:
+            if name not in PARTS:
+                raise unknown_name("part", name, PARTS)
             images: Images = getattr(self.data, name)
             if images.x.is_floating_point():
                 images = Images(self.data.normalised(images.x), images.y)
@@ -132,6 +150,44 @@ class ImageTask(Task):
                 f"space '{name}' builds no image network; use NASBench201, or give ImageTask a model"
             )
         return net
+
+    @property
+    def own_model(self) -> bool:
+        """Whether networks come from a user's factory."""
+        return not isinstance(self.model, str)
+
+    @property
+    def one_network(self) -> str:
+        if self.model != "convnet":
+            return ""
+        return "model 'convnet' is one network for all candidates of a space"
+
+    def parameter_count(self, space: Space, config: Config) -> int | None:
+        if self.own_model:
+            params = self.network(space, config).init(torch.Generator().manual_seed(0))
+            return sum(int(p.numel()) for p in params.values())
+        return space.parameter_count(config, self.data.shape[0], self.num_classes)
+
+    @torch.no_grad()
+    def identity(self, space: Space, config: Config) -> str:
+        """The hash of a configuration and, for a user's own module, what it computes.
+
+        The code of a module is in no key: without this, a changed one would be given its predecessor's
+        results. Parameters are moved a little first, since a module may begin with zeros in its last layer.
+        Outputs are compared to three digits of the largest, which other processors compute alike.
+        """
+        if not self.own_model:
+            return config_hash(config)
+        network = self.network(space, config)
+        chance = stream(0, "identity")
+        params = {
+            name: p + 0.1 * torch.randn(p.shape, generator=chance) / math.sqrt(max(1, p[:1].numel()))
+            for name, p in network.init(chance).items()
+        }
+        outputs = network.forward(params, None, self.inputs(self.train.x[:8]).cpu())
+        most = float(outputs.abs().max())
+        told = (outputs.double() / max(most, 1e-12)).round(decimals=3) + 0
+        return f"{config_hash(config)}-{content_key({'most': f'{most:.2e}', 'outputs': told.tolist()})}"
 
     def bind(self, space: Space, config: Config | None = None) -> ImageTask:
         return dataclasses.replace(self, net=self.network(space, config))
@@ -231,6 +287,124 @@ class ImageTask(Task):
 
     def to(self, device: torch.device | str) -> ImageTask:
         return dataclasses.replace(self, data=self.data.to(device), _parts={})
+
+    # --- sizes and training -------------------------------------------------------------------------------
+
+    def val_size(self, train_size: int) -> int:
+        size = max(round(train_size * VAL_RATIO), self.num_classes)
+        return min(size, len(self.val))
+
+    def check_size(self, part: str, size: int) -> None:
+        self.labels(part, size)
+
+    def pool(self, size: int, seed: int) -> Images:
+        size = min(size, len(self.val))
+        return self.chosen(
+            "val", torch.randperm(len(self.val), generator=stream(seed, "pool"))[:size].sort().values
+        )
+
+    def val_method(self, truth: bool) -> str:
+        return "weighted" if truth or self.own_model else "aligned"
+
+    def recipes(self, train_size: int, epochs: int, metric: str) -> tuple[Recipe, Recipe]:
+        """On the copy 10 epochs at a learning rate of .05, averaged over 16 initialisations.
+
+        Training too long on the copy makes the rank correlation negative (see docs/decisions.md).
+        """
+        count = len(self.train)
+        batch = min(count, 256, max(32, count // 20))  # an epoch of few images has twenty steps all the same
+        full = Recipe(
+            steps=epochs * (count // batch), lr=0.1, weight_decay=self.weight_decay, metric="accuracy",
+            optimizer="sgd", batch=batch, augment=self.augmentation, clip=5.0,
+        )  # fmt: skip
+        batch = min(64, train_size)
+        small = Recipe(
+            steps=max(20, round(10 * train_size / batch)), lr=0.05, weight_decay=3e-4, seeds=16,
+            metric=metric, optimizer="sgd", batch=batch, clip=5.0,
+        )  # fmt: skip
+        return full, small
+
+    def check_recipe(self, argument: str, recipe: Recipe) -> None:
+        if recipe.optimizer != "sgd":
+            raise InputError(
+                f"{argument} setting optimizer '{recipe.optimizer}': images are trained by 'sgd'"
+            )
+        if recipe.statistics == "train" and self.own_model:
+            raise InputError(
+                f"{argument} setting statistics 'train': modules of your own are scored with the statistics "
+                "of the images that are scored; choose 'batch'"
+            )
+
+    def for_epochs(self, recipe: Recipe, epochs: int) -> Recipe:
+        whole = len(self.train)
+        return dataclasses.replace(recipe, steps=epochs * max(1, whole // (recipe.batch or whole)))
+
+    def relaxed_recipe(self, full: Recipe, small: Recipe) -> Recipe:
+        """At most four times as long as on the copy."""
+        return dataclasses.replace(full, steps=min(full.steps, 4 * small.steps))
+
+    def by_recipe(self, recipe: Recipe, train: Images | None = None) -> ImageTask:
+        reference = self.inputs(train.x) if train is not None and recipe.statistics == "train" else None
+        return dataclasses.replace(self, weight_decay=recipe.weight_decay, reference=reference)
+
+    def recipes_around(self, recipe: Recipe) -> list[Recipe]:
+        """Also twice the steps with augmentation and, for networks of a space, BatchNorm's statistics of the
+        training images."""
+        augment = self.augmentation if recipe.augment == "none" else recipe.augment
+        found = super().recipes_around(recipe)
+        found.append(dataclasses.replace(recipe, steps=2 * recipe.steps, augment=augment))
+        if self.model == "space":
+            found.append(dataclasses.replace(recipe, statistics="train"))
+        return found
+
+    def lanes(self, data: Images, device: torch.device | str) -> int:
+        return 4 if torch.device(device).type == "cuda" else 1
+
+    # --- alignment ----------------------------------------------------------------------------------------
+
+    def relaxed(self, space: Space, relaxation: str, tau: float) -> ImageTask:
+        bound = self.bind(space)
+        if relaxation == "softmax":
+            return bound
+        if not isinstance(bound.net, CellNetwork):
+            super().relaxed(space, relaxation, tau)
+        return dataclasses.replace(bound, net=dataclasses.replace(bound.net, tau=tau))
+
+    def sampled(self, nodes: int, fanouts: Sequence[int], seed: int) -> tuple[Images, Images]:
+        """``nodes`` training images and four times as many validation images, equally many per class."""
+        least = max(nodes, self.num_classes)
+        wanted = (("train", least), ("val", VALIDATED * least))
+        train, val = (
+            self.sample(part, min(size, self.most(part)), derive(seed, part)) for part, size in wanted
+        )
+        return train, val
+
+    def curved(self, data: Images, count: int, generator: torch.Generator) -> Images:
+        if not 0 < count < len(data):
+            return data
+        order = torch.randperm(len(data), generator=generator)
+        return self.subset(data, order[:count].sort().values.to(data.y.device))
+
+    def augmented(self, data: Images, recipe: Recipe, generator: torch.Generator) -> Images:
+        """Each image shifted, and mirrored or not, by its own draw where the recipe says so."""
+        if recipe.augment == "none":
+            return data
+        x = self.inputs(data.x)
+        pad, mirror = max(1, x.shape[-1] // 8), recipe.augment == "flip-crop"
+        flip, shift = draw_flip_crop(generator, len(x), pad, mirror)
+        return dataclasses.replace(data, x=flip_crop(x, flip.to(x.device), shift.to(x.device)))
+
+    # --- description --------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any], data: Any) -> ImageTask:
+        settings = {key: value for key, value in spec.items() if key != "name"}
+        if ":" in str(settings.get("model")):
+            raise InputError(
+                f"the copy was made with the model '{settings['model']}', and a file holds no code; pass the "
+                "task in Python, hcdc.evaluate(copy, task=...)"
+            )
+        return cls(data, **settings)
 
     def spec(self) -> dict[str, Any]:
         """JSON-able settings, stored in the condensed file; a factory by its name."""

@@ -16,10 +16,13 @@ from hcdc.datasets import Graph, Nodes
 from hcdc.networks import Params
 from hcdc.spaces import Box, Space
 from hcdc.tasks._base import Task
+from hcdc.tasks._graph import graph_lanes
+from hcdc.tasks._registry import register_task
 
 FORMS = ("gnn", "cnn")
 
 
+@register_task
 @dataclass(frozen=True, eq=False)
 class LinearConvTask(Task):
     """min over W of ``||C_lambda(A) X W - y||^2 + r ||W||^2`` with a convolution matrix C that lambda sets.
@@ -83,6 +86,9 @@ class LinearConvTask(Task):
                 f"space '{space.name}' has {space.dimension} dimensions, this convolution {self.dimension}"
             )
         return self
+
+    def lanes(self, data: Nodes, device: torch.device | str) -> int:
+        return graph_lanes(super().lanes(data, device), data, device)
 
     def init(self, generator: torch.Generator) -> Params:
         """W ``[d]`` with variance 1 / d; alpha ``[H]`` normal where it is learned."""

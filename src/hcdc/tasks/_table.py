@@ -17,11 +17,11 @@ from hcdc.core.seeds import stream
 from hcdc.datasets import Rows, TableData
 from hcdc.networks import Params
 from hcdc.spaces import Box, Space
-from hcdc.tasks._base import Task
+from hcdc.tasks._base import PARTS, Task
+from hcdc.tasks._registry import register_task
 
 MODELS = ("ridge", "logistic", "mlp")
 PENALTIES = ("per-feature", "single")
-PARTS = ("train", "val", "test")
 
 
 def weighted_mean(each: Tensor, weight: Tensor | None) -> Tensor:
@@ -29,6 +29,7 @@ def weighted_mean(each: Tensor, weight: Tensor | None) -> Tensor:
     return each.mean() if weight is None else (weight * each).sum() / weight.sum()
 
 
+@register_task
 class TableTask(Task):
     """Rows of numbers; lambda holds log10 of the L2 penalties of the input features.
 
@@ -48,6 +49,8 @@ class TableTask(Task):
     """
 
     kind = "table"
+    data: TableData
+    flags = ("model",)
 
     def __init__(
         self,
@@ -85,13 +88,6 @@ class TableTask(Task):
                 )
         self.data, self.model, self.width, self.weight_decay = data, model, width, weight_decay
         self.penalty_kind = penalty
-
-    def part(self, name: str) -> Rows:
-        """The rows ``"train"`` (T_train), ``"val"`` (T_val) or ``"test"``."""
-        if name not in PARTS:
-            raise unknown_name("part", name, PARTS)
-        rows: Rows = getattr(self.data, name)
-        return rows
 
     @property
     def train(self) -> Rows:
@@ -140,6 +136,12 @@ class TableTask(Task):
                 "penalties; use task.space()"
             )
         return self
+
+    @classmethod
+    def from_flags(cls, data: TableData, model: str = "linear", **flags: Any) -> TableTask:
+        """``model``: ``linear`` (ridge or logistic regression) or ``mlp``."""
+        linear = "ridge" if data.num_classes is None else "logistic"
+        return cls(data, linear if model == "linear" else model, **flags)
 
     def init(self, generator: torch.Generator) -> Params:
         """Weights with variance 1 / inputs, biases 0; ``weight`` ``[d, k]`` is what lambda penalises."""

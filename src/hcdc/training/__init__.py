@@ -29,14 +29,12 @@ from hcdc.training._gcn import GCNRecipe, gcn_accuracy, gcn_inputs, gcn_logits, 
 from hcdc.training._many import (
     Scores,
     adam_step,
-    augmented,
     init_many,
-    lanes_that_fit,
     score_many,
     train_many,
 )
 from hcdc.training._networks import train_networks
-from hcdc.training._predictors import Predictor, identity, predictors
+from hcdc.training._predictors import Predictor, predictors
 from hcdc.training._truth import Result, cache_folder, full_scores, run_candidates, run_on_sets, truth
 
 __all__ = [
@@ -57,7 +55,6 @@ __all__ = [
     "augment",
     "augment_back",
     "augment_each",
-    "augmented",
     "cache_folder",
     "compute_type",
     "convnet_accuracy",
@@ -69,9 +66,7 @@ __all__ = [
     "gcn_accuracy",
     "gcn_inputs",
     "gcn_logits",
-    "identity",
     "init_many",
-    "lanes_that_fit",
     "logits",
     "loss_gradient",
     "pays",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +13,8 @@ from torch.func import grad, vmap
 from hcdc.core.errors import NumericalError
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
-from hcdc.datasets import Images
 from hcdc.networks import Params
-from hcdc.tasks import ImageTask, Task
-from hcdc.training._augment import draw_flip_crop, flip_crop
+from hcdc.tasks import Task
 from hcdc.training._networks import MOMENTUM, batches, learning_rates
 
 
@@ -53,25 +50,13 @@ def train_many(task: Task, params: Params, lam: Tensor, data: Any, recipe: Recip
     rates, chance = learning_rates(recipe).tolist(), stream(0, "many-augmentations")
     for step in range(1, recipe.steps + 1):
         some = data if order is None else task.subset(data, order[step - 1].to(lam.device))
-        if isinstance(task, ImageTask):
-            some = augmented(task, some, recipe, chance)
+        some = task.augmented(some, recipe, chance)
         found = gradient(theta, lam, some)
         if recipe.optimizer == "sgd":
             sgd_step(theta, found, first, rates[step - 1], recipe.clip)
         else:
             adam_step(theta, found, first, second, step, recipe.lr)
     return theta
-
-
-def augmented(task: ImageTask, images: Images, recipe: Recipe, generator: torch.Generator) -> Images:
-    """Images as networks see them, each shifted, and mirrored or not, by its own draw where the recipe says
-    so."""
-    if recipe.augment == "none":
-        return images
-    x = task.inputs(images.x)
-    pad, mirror = max(1, x.shape[-1] // 8), recipe.augment == "flip-crop"
-    flip, shift = draw_flip_crop(generator, len(x), pad, mirror)
-    return dataclasses.replace(images, x=flip_crop(x, flip.to(x.device), shift.to(x.device)))
 
 
 def sgd_step(theta: Params, gradient: Params, momentum: Params, lr: float, clip: float) -> None:
@@ -120,16 +105,3 @@ def score_many(task: Task, params: Params, lam: Tensor, data: Any) -> Scores:
             f"{[round(v, 4) for v in lam[int(bad[0])].tolist()]}; a smaller learning rate may help"
         )
     return Scores(loss, score)
-
-
-def lanes_that_fit(task: Task, data: Any, device: torch.device | str) -> int:
-    """How many lanes to train at once: enough to fill the machine, few enough to fit its memory.
-
-    A lane of a filter network takes 3 to 8 KiB a node at its peak, in a Gauss-Newton product. The number
-    depends on the size of the data alone, not on what is free now, so that equal runs take equal steps.
-    """
-    most, nodes_at_once = (256, 9_000_000) if torch.device(device).type == "cuda" else (16, 4_000_000)
-    if isinstance(data, Images):
-        return 4 if torch.device(device).type == "cuda" else 1
-    graph = getattr(data, "graph", None)
-    return most if graph is None else max(1, min(most, nodes_at_once // graph.num_nodes))

@@ -28,7 +28,7 @@ from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
 from hcdc.datasets import Images
 from hcdc.networks import CellNetwork, ConvNet, Params
-from hcdc.training._augment import draw_flip_crop, flip_crop
+from hcdc.tasks import draw_flip_crop, flip_crop
 from hcdc.training._captured import record
 
 STREAMS = 16

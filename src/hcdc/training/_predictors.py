@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from hcdc.core.checkpoint import Checkpoint, content_key
+from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.progress import Phase
 from hcdc.core.recipe import Recipe
-from hcdc.core.seeds import stream
 from hcdc.datasets import Images
 from hcdc.networks import CellNetwork, Params
 from hcdc.spaces import Space, stack
@@ -43,28 +41,6 @@ def networks_at_once(device: torch.device | str) -> int:
     return 64 if torch.device(device).type == "cuda" else 2 * torch.get_num_threads()
 
 
-@torch.no_grad()
-def identity(task: Task, space: Space, config: Config) -> str:
-    """The key of a candidate's results: its hash and, of a module of the user's own, what it computes.
-
-    The code of a module is in no key: without this, a changed one would be given its predecessor's results.
-    Parameters are moved a little first, since a module may begin with zeros in its last layer. Outputs are
-    compared to three digits of the largest, which other processors compute alike.
-    """
-    if not isinstance(task, ImageTask) or isinstance(task.model, str):
-        return config_hash(config)
-    network = task.network(space, config)
-    chance = stream(0, "identity")
-    params = {
-        name: p + 0.1 * torch.randn(p.shape, generator=chance) / math.sqrt(max(1, p[:1].numel()))
-        for name, p in network.init(chance).items()
-    }
-    outputs = network.forward(params, None, task.inputs(task.train.x[:8]).cpu())
-    most = float(outputs.abs().max())
-    told = (outputs.double() / max(most, 1e-12)).round(decimals=3) + 0
-    return f"{config_hash(config)}-{content_key({'most': f'{most:.2e}', 'outputs': told.tolist()})}"
-
-
 def predictors(
     task: Task,
     space: Space,
@@ -87,7 +63,7 @@ def predictors(
     """
     kind = torch.device(device).type  # decides how parameters lie
     marks = [
-        {"candidate": identity(task, space, config), "recipe": recipe.as_dict(), "device": kind}
+        {"candidate": task.identity(space, config), "recipe": recipe.as_dict(), "device": kind}
         for config in configs
     ]
     store = checkpoint or Checkpoint(None)

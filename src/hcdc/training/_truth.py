@@ -27,9 +27,9 @@ from hcdc.datasets import Images
 from hcdc.networks import Params
 from hcdc.spaces import Space, stack
 from hcdc.tasks import ImageTask, Task
-from hcdc.training._many import Scores, init_many, lanes_that_fit, score_many, train_many
+from hcdc.training._many import Scores, init_many, score_many, train_many
 from hcdc.training._networks import STREAMS, forward, networks_that_fit, side_by_side, train_networks
-from hcdc.training._predictors import identity, image_networks, networks_at_once, statistics_of
+from hcdc.training._predictors import image_networks, networks_at_once, statistics_of
 
 log = logging.getLogger("hcdc")
 
@@ -87,12 +87,13 @@ def run_candidates(
         keep_diverged: A candidate whose loss is not finite has NaN for it; otherwise it stops with a
             diagnosis.
     """
-    if isinstance(task, ImageTask):
+    if task.engine == "streams":
+        assert isinstance(task, ImageTask)
         return run_on_sets(
             task, space, configs, [train], parts, recipe, seed, role, device, on_batch, keep_diverged
         )[0]
     results: list[Result] = []
-    lanes = max(1, lanes_that_fit(task, train, device) // recipe.seeds) if space.batched else 1
+    lanes = max(1, task.lanes(train, device) // recipe.seeds) if space.batched else 1
     for start in range(0, len(configs), lanes):
         batch = list(configs[start : start + lanes])
         begun = time.perf_counter()
@@ -321,7 +322,7 @@ def truth(
             seconds = line["seconds"] if line["device"] == here else math.nan
             values = {name: math.nan if v is None else v for name, v in line["values"].items()}
             known[line["hash"]] = Result(values, seconds, line.get("part_seconds", {}))
-    keys = {config_hash(config): identity(task, space, config) for config in configs}
+    keys = {config_hash(config): task.identity(space, config) for config in configs}
     missing = [config for config in configs if keys[config_hash(config)] not in known]
     if missing:
         if not os.access(folder, os.W_OK):
@@ -351,7 +352,7 @@ def truth(
             count += len(batch)
             phase.step(count)
 
-        parts = {"val": task.val, "test": task.test}  # type: ignore[attr-defined]
+        parts = {"val": task.val, "test": task.test}
         run_candidates(task, space, missing, task.train, parts, recipe, 0, "truth", device, keep, True)
     results = [known[keys[config_hash(config)]] for config in configs]
     lost = [str(config) for config, result in zip(configs, results) if not result.finite]
