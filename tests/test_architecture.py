@@ -31,6 +31,7 @@ OPTIONAL = [
     "PIL",
     "torchopt",
     "ogb",
+    "pytest",
 ]
 
 
