@@ -17,7 +17,7 @@ from safetensors.torch import load, save, save_file
 
 from hcdc.core.errors import InputError
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets import CondensedDataset, Graph, Images, Nodes, Rows, data, describe
+from hcdc.datasets import CondensedDataset, Graph, Images, Nodes, Rows, data
 
 CLASSES = 3
 META = {
@@ -275,7 +275,7 @@ def test_summary_says_what_is_in_it():
 def test_a_real_graph_is_described(tmp_path):
     graph = data("embedded")
     sample = Nodes(graph.graph.subgraph(graph.train), graph.y[graph.train])
-    made = CondensedDataset(sample, None, {"data": describe(graph)})
+    made = CondensedDataset(sample, None, {"data": graph.describe()})
     again = CondensedDataset.load(made.save(tmp_path / "c.hcdc"))
     assert again.meta["data"]["fingerprint"] == graph.fingerprint()
     assert again.meta["data"]["origin"] == {"source": "citeseer-embedded", "seed": 0}
@@ -309,7 +309,7 @@ def test_a_real_graph_is_described(tmp_path):
             lambda: CondensedDataset(Rows(torch.ones(2, 2), torch.arange(2), torch.zeros(2)), None, {}),
             "weight is 0 for each of 2 labels",
         ),
-        (lambda: CondensedDataset(images(), rows(), META), "of one kind: nodes, rows or images"),
+        (lambda: CondensedDataset(images(), rows(), META), "of one kind, got Images and Rows"),
         (lambda: CondensedDataset(images(), images(side=5), META), "3 x 4 x 4 features and val 3 x 5 x 5"),
         (
             lambda: CondensedDataset(Images(torch.ones(3, 4, 4), torch.arange(3)), None, META),

@@ -12,8 +12,17 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from hcdc.core.errors import InputError
-from hcdc.datasets import ImageData, Images, TableData, _image_readers, data, describe, normalised, reopen
-from hcdc.datasets._images import channel_statistics, smaller
+from hcdc.datasets import (
+    ImageData,
+    Images,
+    TableData,
+    _image_readers,
+    channel_statistics,
+    data,
+    normalised,
+    reopen,
+)
+from hcdc.datasets._image_data import smaller
 
 
 def pixels(count, *shape, seed=0):
@@ -191,7 +200,7 @@ def test_cifar10_binary_files(tmp_path, monkeypatch):
     assert rows(data("cifar10", seed=4).val) != rows(found.val)
     last = written["data_batch_5.bin"]
     assert rows(found.val) != sorted((a.tobytes(), int(b)) for a, b in zip(*last)), "shuffled, not the tail"
-    assert reopen(describe(found)).fingerprint() == found.fingerprint()
+    assert reopen(found.describe()).fingerprint() == found.fingerprint()
 
 
 @pytest.mark.usefixtures("small_cifar")
@@ -294,7 +303,7 @@ def test_digits_come_with_scikit_learn():
     assert int((x == 255).sum()) == int((source.images == 16).sum())
     y = torch.cat([found.train.y, found.val.y, found.test.y])
     assert np.bincount(y).tolist() == np.bincount(source.target).tolist()
-    assert reopen(describe(found)).fingerprint() == found.fingerprint()
+    assert reopen(found.describe()).fingerprint() == found.fingerprint()
     assert "did you mean 'digits'?" in refused("digit")
     assert "names a column" in refused("digits", target="y")
 
@@ -318,7 +327,7 @@ def test_npz_grey_colour_and_column_labels(tmp_path):
     assert (grey.name, grey.shape) == ("grey", (1, 7, 5))
     assert torch.equal(grey.test.x[:, 0], torch.from_numpy(arrays(7, 5)["x_test"]))
     assert grey.origin == {"source": str(tmp_path / "grey.npz"), "seed": 2}
-    assert reopen(describe(grey)).fingerprint() == grey.fingerprint()
+    assert reopen(grey.describe()).fingerprint() == grey.fingerprint()
     content = arrays(7, 5, 3, y_train=numbers(30)[:, None].astype(np.uint8))
     np.savez(tmp_path / "colour.npz", **content)
     colour = data(tmp_path / "colour.npz")
@@ -336,7 +345,7 @@ def test_a_file_with_the_name_of_a_set_stays_a_file(tmp_path):
     np.savez(tmp_path / "digits.npz", **arrays(4, 4))
     found = data(tmp_path / "digits.npz")
     assert found.origin["source"] == str(tmp_path / "digits.npz")
-    assert reopen(describe(found)).fingerprint() == found.fingerprint()
+    assert reopen(found.describe()).fingerprint() == found.fingerprint()
 
 
 @pytest.mark.parametrize(
@@ -403,7 +412,7 @@ def test_npy_files_stay_on_disk(tmp_path, monkeypatch):
     assert torch.equal(found.train.x, torch.from_numpy(content["x_train"].transpose(0, 3, 1, 2)))
     parts = {part: (content[f"x_{part}"], content[f"y_{part}"]) for part in ("train", "val", "test")}
     assert data(parts).fingerprint() == found.fingerprint()
-    assert reopen(describe(found)).fingerprint() == found.fingerprint()
+    assert reopen(found.describe()).fingerprint() == found.fingerprint()
     monkeypatch.setattr(_image_readers, "MOST_BYTES_IN_MEMORY", 1000)
     assert data(tmp_path).fingerprint() == found.fingerprint()
     assert "write x_val.npy and y_val.npy" in refused(tmp_path, split="seeded")
@@ -448,7 +457,7 @@ def test_a_folder_of_classes(tmp_path):
     )
     assert together(found, "train", "val", "test") == expected
     assert "seed 1: 6 / 2 / 2 images" in found.split
-    assert reopen(describe(found)).fingerprint() == found.fingerprint()
+    assert reopen(found.describe()).fingerprint() == found.fingerprint()
 
 
 def test_a_folder_of_parts_and_a_class_called_train(tmp_path):

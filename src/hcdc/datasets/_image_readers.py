@@ -24,7 +24,8 @@ from torch.utils.data import Dataset, IterableDataset
 from hcdc.core.errors import InputError, require, unknown_name
 from hcdc.core.files import locked
 from hcdc.core.progress import Progress
-from hcdc.datasets._images import LONGEST_SIDE, Array, ImageData, image_data, smaller
+from hcdc.datasets._image_data import LONGEST_SIDE, Array, image_data, smaller
+from hcdc.datasets._images import ImageData
 from hcdc.datasets._npz import npz_arrays, npz_names, plain
 from hcdc.datasets._split import PART_NAMES
 
