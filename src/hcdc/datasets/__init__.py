@@ -1,6 +1,6 @@
 """Data: readers, data sets, labelled sets of every kind, and the condensed data set with its file."""
 
-from hcdc.datasets._condensed import CondensedDataset
+from hcdc.datasets._condensed import CondensedDataset, record_path
 from hcdc.datasets._dataset import Dataset
 from hcdc.datasets._door import NAMES, reopen
 from hcdc.datasets._door import load as data
@@ -29,6 +29,7 @@ __all__ = [
     "image_data",
     "normalise_dense",
     "normalised",
+    "record_path",
     "register_kind",
     "reopen",
 ]

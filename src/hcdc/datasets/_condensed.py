@@ -6,6 +6,7 @@ newer is refused in one sentence.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -43,7 +44,7 @@ class CondensedDataset:
             ``format_version``, ``kind``, ``train_size``, ``val_size``, ``val_method`` and
             ``library_version`` are filled in, and ``kind_module`` where the kind is not one of hcdc's own.
         record: Evidence of how it was made (seconds, device, history); never part of the file, which does not
-            vary between equal runs, but written beside it.
+            vary between equal runs, but kept beside it, see `record_path`.
     """
 
     train: LabelledSet
@@ -122,16 +123,40 @@ class CondensedDataset:
         return format_tensors(tensors, {ENTRY: _json(entry)})
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the file, whole or not at all; returns its path."""
-        try:
-            write_atomic(path, self.to_bytes())
-        except OSError as error:
-            raise InputError(f"'{os.fspath(path)}' cannot be written: {error.strerror or error}") from error
-        return Path(path)
+        """Write the file, whole or not at all, and its record beside it where there is one; returns its path.
+
+        The record comes first, so that a file that is there has its record.
+        """
+        content, file = self.to_bytes(), Path(path)
+        files: dict[Path, str | bytes] = {file: content}
+        if self.record:
+            told = jsonable(self._told(file.name, content))
+            text = json.dumps(told, indent=1, sort_keys=True, allow_nan=False) + "\n"
+            files = {record_path(file): text, **files}
+        for place, written in files.items():
+            try:
+                write_atomic(place, written)
+            except OSError as error:
+                raise InputError(f"'{place}' cannot be written: {error.strerror or error}") from error
+        return file
+
+    def _told(self, name: str, content: bytes) -> dict[str, Any]:
+        """The record with what says to which file it belongs."""
+        known = ("method", "preset", "train_size", "val_size", "seed")
+        return {
+            **self.record,
+            "file": name,
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "dataset": _data(self.meta).get("name"),
+            **{key: self.meta[key] for key in known if key in self.meta},
+        }
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> CondensedDataset:
-        """Read a file; a missing, truncated, damaged, foreign or newer one is refused in a sentence."""
+        """Read a file and the record beside it, if that belongs to the file.
+
+        A missing, truncated, damaged, foreign or newer file is refused in a sentence.
+        """
         name = os.fspath(path)
         try:
             content = Path(path).read_bytes()
@@ -139,7 +164,8 @@ class CondensedDataset:
             raise InputError(f"the file '{name}' does not exist; make one with 'hcdc condense'") from error
         except OSError as error:
             raise InputError(f"'{name}' cannot be read: {error.strerror or error}") from error
-        return cls.from_bytes(content, name)
+        made = cls.from_bytes(content, name)
+        return dataclasses.replace(made, record=_read_record(record_path(path), content))
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "condensed file") -> CondensedDataset:
@@ -234,6 +260,21 @@ class CondensedDataset:
                 source = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in source.items())
             lines.append(("probes", f"{len(probes['configs'])} candidates, results: {source}"))
         return lines
+
+
+def record_path(file: str | os.PathLike[str]) -> Path:
+    """Where the record of a condensed file lies: ``NAME.hcdc.json`` beside ``NAME.hcdc``."""
+    return Path(file).with_name(f"{Path(file).name}.json")
+
+
+def _read_record(path: Path, content: bytes) -> dict[str, Any]:
+    """The record of a file with this content; nothing where it is missing or belongs to another file."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    own = isinstance(found, dict) and found.get("sha256") == hashlib.sha256(content).hexdigest()
+    return found if own else {}
 
 
 def _json(value: Any) -> str:
