@@ -16,7 +16,8 @@ from hcdc.datasets import (
     ImageData,
     Images,
     TableData,
-    _image_readers,
+    _image_files,
+    _named_images,
     channel_statistics,
     data,
     normalised,
@@ -151,9 +152,9 @@ def test_a_split_of_the_source_stays_unless_told():
 def small_cifar(monkeypatch):
     """Files as `write_cifar10` and `write_cifar100` write them pass for whole ones."""
     for name, count in (("cifar10", 20), ("cifar100", 300)):
-        whole = _image_readers.ARCHIVES[name]
+        whole = _named_images.ARCHIVES[name]
         small = dataclasses.replace(whole, train_images=count, test_images=count)
-        monkeypatch.setitem(_image_readers.ARCHIVES, name, small)
+        monkeypatch.setitem(_named_images.ARCHIVES, name, small)
 
 
 def write_cifar10(folder, each=20, classes=10):
@@ -236,7 +237,7 @@ def test_damaged_cifar_is_refused(tmp_path):
 @pytest.mark.parametrize(("name", "file"), [("cifar10", "data_batch_1.bin"), ("cifar100", "train.bin")])
 def test_the_official_files_have_their_known_numbers_of_images(tmp_path, name, file):
     (write_cifar10 if name == "cifar10" else write_cifar100)(tmp_path)
-    archive = _image_readers.ARCHIVES[name]
+    archive = _named_images.ARCHIVES[name]
     assert (len(archive.train) * archive.train_images, archive.test_images) == (50_000, 10_000)
     assert f"{archive.train_images:,}" in (text := refused(name, root=tmp_path))
     assert file in text
@@ -248,14 +249,14 @@ def archive_of(folder, monkeypatch, **changes):
     path = folder / "small.tar.gz"
     with tarfile.open(path, "w:gz") as tar:
         tar.add(folder / "cifar-10-batches-bin", "cifar-10-batches-bin")
-    official = _image_readers.ARCHIVES["cifar10"]
+    official = _named_images.ARCHIVES["cifar10"]
     content = {
         **official.__dict__,
         "url": path.as_uri(),
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         **changes,
     }
-    monkeypatch.setitem(_image_readers.ARCHIVES, "cifar10", type(official)(**content))
+    monkeypatch.setitem(_named_images.ARCHIVES, "cifar10", type(official)(**content))
 
 
 @pytest.mark.usefixtures("small_cifar")
@@ -413,7 +414,7 @@ def test_npy_files_stay_on_disk(tmp_path, monkeypatch):
     parts = {part: (content[f"x_{part}"], content[f"y_{part}"]) for part in ("train", "val", "test")}
     assert data(parts).fingerprint() == found.fingerprint()
     assert reopen(found.describe()).fingerprint() == found.fingerprint()
-    monkeypatch.setattr(_image_readers, "MOST_BYTES_IN_MEMORY", 1000)
+    monkeypatch.setattr(_image_files, "MOST_BYTES_IN_MEMORY", 1000)
     assert data(tmp_path).fingerprint() == found.fingerprint()
     assert "write x_val.npy and y_val.npy" in refused(tmp_path, split="seeded")
     for part in ("x_val", "y_val"):

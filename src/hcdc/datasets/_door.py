@@ -15,17 +15,10 @@ from hcdc.datasets._arxiv import arxiv
 from hcdc.datasets._dataset import Dataset
 from hcdc.datasets._embedded import embedded
 from hcdc.datasets._graph import GraphData
-from hcdc.datasets._image_readers import (
-    IMAGE_ARRAYS,
-    IMAGE_NAMES,
-    from_object,
-    is_images,
-    named_images,
-    read_image_folder,
-    read_image_npz,
-    takes_columns,
-)
+from hcdc.datasets._image_files import IMAGE_ARRAYS, read_image_folder, read_image_npz
+from hcdc.datasets._image_objects import from_object, is_images, takes_columns
 from hcdc.datasets._images import ImageData
+from hcdc.datasets._named_images import IMAGE_NAMES, named_images
 from hcdc.datasets._npz import GRAPH_LAYOUT, npz_names, read_npz
 from hcdc.datasets._pyg import PLACES, from_pyg, is_pyg, named, several
 from hcdc.datasets._table import TableData
