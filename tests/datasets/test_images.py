@@ -544,16 +544,26 @@ def test_transparent_pixels_are_white():
     assert found.train.x[0, 0, 0].tolist() == [9, 255, 206, 9]
 
 
-def test_grey_folders_and_one_grey_image_among_coloured(tmp_path):
+def test_grey_and_coloured_files_are_not_mixed(tmp_path):
     pillow = pytest.importorskip("PIL.Image")
     write_folder(tmp_path / "grey", shape=(6, 5))
     assert data(tmp_path / "grey").shape == (1, 6, 5)
     write_folder(tmp_path / "both")
-    grey = pixels(1, 6, 5, seed=9)[0]
-    pillow.fromarray(grey).save(tmp_path / "both" / "cat" / "0.png")
-    found = data(tmp_path / "both")
-    expected = np.repeat(grey[None], 3, 0).tobytes()
-    assert expected in {row for row, _ in together(found, "train", "val", "test")}
+    assert data(tmp_path / "both").shape == (3, 6, 5)
+    for folder, picture in (("grey", pixels(1, 6, 5, 3)[0]), ("both", pixels(1, 6, 5)[0])):
+        odd = tmp_path / folder / "cat" / "1.png"
+        pillow.fromarray(picture).save(odd)
+        first = tmp_path / folder / "ant" / "0.png"
+        grey, colour = (first, odd) if folder == "grey" else (odd, first)
+        assert refused(tmp_path / folder) == (
+            f"'{grey}' is grey and '{colour}' is in colour; convert all to one of the two with Pillow: "
+            "image.convert('L') for grey, image.convert('RGB') for colour"
+        )
+
+
+def test_transparency_and_depth_of_files(tmp_path):
+    pillow = pytest.importorskip("PIL.Image")
+    write_folder(tmp_path / "both")
     opaque = np.concatenate([pixels(1, 6, 5, 3)[0], np.full((6, 5, 1), 255, np.uint8)], 2)
     pillow.fromarray(opaque).save(tmp_path / "both" / "cat" / "1.png")
     found = data(tmp_path / "both")
@@ -756,7 +766,7 @@ def test_grey_arrays_and_lists_of_images():
 
 
 def test_parts_are_compared_as_they_came():
-    """A part that was made smaller while it was read fits one that was not, and grey fits colour."""
+    """A part that was made smaller while it was read fits one that was not; grey does not fit colour."""
     x, y = pixels(30, 100, 80, 3), numbers(30)
     pairs = Pairs(lambda k: (x[k], int(y[k])))
     expected = data({"train": (x, y), "test": (x, y)})
@@ -770,9 +780,8 @@ def test_parts_are_compared_as_they_came():
     assert "train are 3 x 100 x 80 uint8, those of test are 3 x 200 x 160 uint8" in refused(other)
     grey = Pairs(lambda k: (x[k, :9, :9, 0], int(y[k])))
     colour = Pairs(lambda k: (x[k, :9, :9], int(y[k])))
-    found = data({"train": grey, "val": grey, "test": colour})
-    assert torch.equal(found.test.x, torch.from_numpy(x[:, :9, :9].transpose(0, 3, 1, 2)))
-    assert torch.equal(found.train.x, torch.from_numpy(x[:, :9, :9, 0])[:, None].expand(-1, 3, -1, -1))
+    text = refused({"train": grey, "val": grey, "test": colour})
+    assert "those of train are 1 x 9 x 9 uint8, those of test are 3 x 9 x 9 uint8" in text
     assert data({"train": grey, "test": grey}).shape == (1, 9, 9)
 
 

@@ -57,9 +57,9 @@ def image_data(
 ) -> ImageData:
     """Check images and labels, split them and measure the channels.
 
-    The parts must have one size and type; grey parts beside coloured ones get three equal channels. Where
-    there is no test part, 20 % of the images of each class are drawn for it; where there is no validation
-    part, ``val_share`` of the remaining training images of each class; at least one of each class.
+    The parts must have one size, type and number of channels. Where there is no test part, 20 % of the images
+    of each class are drawn for it; where there is no validation part,
+    ``val_share`` of the remaining training images of each class; at least one of each class.
 
     Args:
         name, source: As in `ImageData`.
@@ -79,9 +79,9 @@ def image_data(
     labels = {part: _labels(y, len(x), f"{name}, {part}") for part, (x, y) in parts.items()}
     pixels = {part: _pixels(x, f"{name}, {part}") for part, (x, _) in parts.items()}
     before = {part: (x.shape[2], x.shape[3]) for part, x in pixels.items()} | dict(original or {})
-    channels = max(x.shape[1] for x in pixels.values())
     for part, x in pixels.items():
-        if before[part] != before["train"] or x.dtype != pixels["train"].dtype:
+        first = pixels["train"]
+        if before[part] != before["train"] or (x.dtype, x.shape[1]) != (first.dtype, first.shape[1]):
             forms = [_form(pixels[one], before[one]) for one in ("train", part)]
             raise InputError(
                 f"{name}: images of mixed shapes: those of train are {forms[0]}, those of {part} are "
@@ -89,7 +89,7 @@ def image_data(
             )
     count = _classes(labels, num_classes or len(class_names) or None, name)
     names = class_names or tuple(map(str, range(count)))
-    pixels = {part: _with_channels(smaller(x), channels) for part, x in pixels.items()}
+    pixels = {part: smaller(x) for part, x in pixels.items()}
     divided, words = _divide(pixels, labels, shuffled_share, val_share, split, seed, name)
     train, val, test = divided
     absent = {
@@ -129,10 +129,6 @@ def image_data(
 
 def _form(x: Tensor, size: tuple[int, int]) -> str:
     return f"{' x '.join(map(str, (x.shape[1], *size)))} {str(x.dtype).removeprefix('torch.')}"
-
-
-def _with_channels(x: Tensor, channels: int) -> Tensor:
-    return x if x.shape[1] == channels else x.expand(-1, channels, -1, -1).contiguous()
 
 
 def _some(names: list[str]) -> str:

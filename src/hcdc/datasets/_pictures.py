@@ -62,8 +62,8 @@ def channels_first(x: Any, what: str) -> Tensor:
 def stacked(pictures: Iterable[tuple[str, Any]]) -> tuple[Tensor, tuple[int, int]]:
     """Pictures of one size as ``[m, c, h, w]``, longer side at most 64; and their height and width before.
 
-    Each is made smaller as it comes, so that large photographs need little memory. Grey pictures among
-    coloured ones get three equal channels.
+    Each is made smaller as it comes, so that large photographs need little memory. All must be grey, or all
+    in colour.
     """
     made: list[Tensor] = []
     first = ""
@@ -78,9 +78,13 @@ def stacked(pictures: Iterable[tuple[str, Any]]) -> tuple[Tensor, tuple[int, int
                 f"images of mixed shapes: {first} is {_by(size)} {_kind(made[0])}, {where} is {_by(now)} "
                 f"{_kind(x)} (height x width); bring all to one shape and type"
             )
+        elif len(x) != len(made[0]):
+            grey, colour = (first, where) if len(x) == 3 else (where, first)
+            raise InputError(
+                f"{grey} is grey and {colour} is in colour; convert all to one of the two with Pillow: "
+                "image.convert('L') for grey, image.convert('RGB') for colour"
+            )
         made.append(smaller(x[None])[0] if max(now) > LONGEST_SIDE else x)
-    if len({x.shape[0] for x in made}) > 1:
-        made = [x.expand(3, -1, -1) for x in made]
     return torch.stack(made), size
 
 
