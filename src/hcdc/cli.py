@@ -614,7 +614,7 @@ def condense(
         if "probes" in options:
             raise InputError(f"--probes {probes} and --set probes={options['probes']}: give one of them")
         options["probes"] = probes
-    data = hcdc.data(dataset, target=target, seed=split_seed)
+    data: Any = hcdc.data(dataset, target=target, seed=split_seed)
     _image_flags(
         data,
         images_per_class=per_class,

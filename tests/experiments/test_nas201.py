@@ -344,7 +344,7 @@ def test_copies_are_judged_together_as_alone_and_kept(protocol, tmp_path, monkey
     protocol.copies(["random", "herding"], 1, ["calibrated"], tmp_path / "kept")
     again = list(records.read(protocol.out))[3:]
     assert [r["val.loss"] for r in again] == [one["val.loss"], two["val.loss"]]
-    assert [r["making"] for r in again] == [one["making"], two["making"]]
+    assert all(r["making"].items() >= old["making"].items() for r, old in zip(again, (one, two)))
 
 
 def test_alignment_is_a_start_for_probes_and_meets_no_judge(protocol, monkeypatch, tmp_path):

@@ -39,7 +39,7 @@ from hcdc.core.progress import Phase, Progress, timed
 from hcdc.core.recipe import Recipe
 from hcdc.core.records import environment
 from hcdc.core.seeds import numpy_stream
-from hcdc.datasets import CondensedDataset, describe
+from hcdc.datasets import CondensedDataset
 from hcdc.spaces import Space, TableTruth
 from hcdc.tasks import ImageTask, Task, check_truth
 from hcdc.training import Predictor, full_scores, predictors
@@ -506,7 +506,7 @@ def plan(
         full = dataclasses.replace(full, steps=truth_epochs * max(1, whole // (full.batch or whole)))
     settings = {k: v for each in (config, probing) if each is not None for k, v in each.settings().items()}
     meta: dict[str, Any] = {
-        "data": describe(task.data) if hasattr(task, "data") else {"name": name},
+        "data": task.data.describe() if hasattr(task, "data") else {"name": name},
         "task": task.spec() if hasattr(task, "spec") else {"name": task.kind},
         "space": space.spec(),
         "method": method,

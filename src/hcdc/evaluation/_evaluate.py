@@ -557,4 +557,4 @@ class _Judge:
             return self.task.data.graph.num_features, self.task.num_classes
         if isinstance(self.task, ImageTask):
             return self.task.data.shape[0], self.task.num_classes
-        return self.small.train.x.shape[1], getattr(self.task, "num_classes", None) or 1  # type: ignore[union-attr]
+        return self.small.train.tensors()["x"].shape[1], getattr(self.task, "num_classes", None) or 1

@@ -18,7 +18,6 @@ condensed ones.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import logging
 import math
@@ -51,7 +50,6 @@ from hcdc.core import records
 from hcdc.core.checkpoint import Checkpoint, content_key
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, unknown_name
-from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import derive, numpy_stream, stream
@@ -132,14 +130,6 @@ def split_within(images: Images, val_size: int, seed: int) -> tuple[Images, Imag
     parts = ([m[share:] for m in members], [m[:share] for m in members])
     first, second = (torch.cat(some).to(images.y.device) for some in parts)
     return Images(images.x[first], images.y[first]), Images(images.x[second], images.y[second])
-
-
-def keep_copy(folder: Path, made: CondensedDataset, file: str) -> None:
-    """Put a copy where `Protocol.made` finds it, with its record beside it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    made.save(folder / file)
-    told = (folder / file).with_suffix(".json")
-    write_atomic(told, json.dumps(made.record, sort_keys=True) + "\n")
 
 
 def kept_name(made: Plan, method: str, seed: int) -> str:
@@ -429,13 +419,11 @@ class Protocol:
         arguments = self.arguments(method, seed, sizes)
         if keep is not None:
             file = keep / kept_name(plan(**arguments), method, seed)
-            told = file.with_suffix(".json")
-            if file.exists() and told.exists():
-                kept = CondensedDataset.load(file)
-                return dataclasses.replace(kept, record=json.loads(told.read_text())).to(self.device)
+            if file.exists() and (kept := CondensedDataset.load(file)).record:
+                return kept.to(self.device)
         made = condense(**arguments, device=self.device)
         if keep is not None:
-            keep_copy(keep, made, file.name)
+            made.save(file)
         return made.to(self.device)
 
     def copies(
