@@ -68,7 +68,7 @@ def test_the_recipe_on_the_copy_may_be_changed():
         ({"step": 3}, "recipe setting 'step' is not known.*steps"),
         ({"batch": 3}, "recipe setting 'batch' is not known"),  # graphs are trained as a whole
         ({"steps": 0}, "'steps' of a recipe must be at least 1"),
-        ({"steps": "many"}, "in whole numbers"),
+        ({"steps": "many"}, "must be int, got 'many'"),
         ({"lr": -1}, "'lr' of a recipe must be more than 0"),
         ({"metric": "luck"}, "metric 'luck' is not known"),
     ],

@@ -324,14 +324,16 @@ class TestConformance:
     @pytest.mark.parametrize(
         ("settings", "text"),
         [
-            ({"outer": 0}, "outer must be at least 1, got 0"),
-            ({"inner": -1}, "inner must not be negative, got -1"),
-            ({"lr_img": 0.0}, "lr_img must be positive, got 0.0"),
-            ({"momentum": 1.0}, r"momentum must be in \[0, 1\), got 1.0"),
+            ({"outer": 0}, "must be at least 1, got 0"),
+            ({"inner": -1}, "must be at least 0, got -1"),
+            ({"lr_img": 0.0}, "must be more than 0, got 0.0"),
+            ({"momentum": 1.0}, "must be at least 0 and less than 1, got 1.0"),
         ],
     )
     def test_refuses_senseless_settings(self, method, settings, text):
-        with pytest.raises(InputError, match=f"{method.name}: {text}"):
+        with pytest.raises(
+            InputError, match=f"setting '{next(iter(settings))}' of method '{method.name}' {text}"
+        ):
             method(**settings)
 
 

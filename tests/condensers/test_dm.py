@@ -196,9 +196,9 @@ def test_refuses_a_graph():
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"iterations": 0}, "iterations must be at least 1, got 0"),
-        ({"lr_img": 0.0}, "lr_img must be positive"),
-        ({"momentum": 1.0}, r"momentum in \[0, 1\), got 0.5 and 1.0"),
+        ({"iterations": 0}, "'iterations' of method 'dm' must be at least 1, got 0"),
+        ({"lr_img": 0.0}, "'lr_img' of method 'dm' must be more than 0"),
+        ({"momentum": 1.0}, "'momentum' of method 'dm' must be at least 0 and less than 1, got 1.0"),
     ],
 )
 def test_refuses_senseless_settings(change, text):

@@ -169,10 +169,10 @@ class TestConvolutional(KIPConformance):
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"kernel": "cnov"}, "kip: kernel 'cnov' is not known; did you mean 'conv'"),
-        ({"steps": 0}, "kip: steps must be at least 1, got 0"),
-        ({"lr": 0.0}, "kip: lr must be positive, got 0.0"),
-        ({"reg": math.nan}, "kip: reg must be positive, got nan"),
+        ({"kernel": "cnov"}, "kernel 'cnov' is not known; did you mean 'conv'"),
+        ({"steps": 0}, "'steps' of method 'kip' must be at least 1, got 0"),
+        ({"lr": 0.0}, "'lr' of method 'kip' must be more than 0, got 0.0"),
+        ({"reg": math.nan}, "'reg' of method 'kip' must be finite, got nan"),
     ],
 )
 def test_refuses_senseless_settings(settings, text):

@@ -338,12 +338,12 @@ class TestTM(ImageReducerConformance):
     @pytest.mark.parametrize(
         ("settings", "text"),
         [
-            ({"iterations": 0}, "iterations must be at least 1, got 0"),
-            ({"student_steps": 0}, "student_steps must be at least 1"),
-            ({"batch": -1}, "batch must be at least 0"),
-            ({"lr_img": 0.0}, "lr_img must be positive"),
-            ({"step_size": math.nan}, "step_size must be positive"),
-            ({"lr_step": -1.0}, "lr_step must not be negative"),
+            ({"iterations": 0}, "'iterations' of method 'tm' must be at least 1, got 0"),
+            ({"student_steps": 0}, "'student_steps' of method 'tm' must be at least 1"),
+            ({"batch": -1}, "'batch' of method 'tm' must be at least 0"),
+            ({"lr_img": 0.0}, "'lr_img' of method 'tm' must be more than 0"),
+            ({"step_size": math.nan}, "'step_size' of method 'tm' must be finite"),
+            ({"lr_step": -1.0}, "'lr_step' of method 'tm' must be at least 0"),
             ({"precision": "bf61"}, "precision 'bf61' is not known; did you mean 'bf16'"),
         ],
     )

@@ -46,9 +46,9 @@ def test_bounds_include_and_exclude_their_ends():
 
 
 def test_presets_and_overrides():
-    assert Own.make() == Own()
-    assert Own.make("quick", {"lr": 0.5}, PRESETS) == Own(steps=2, kernel="fc", lr=0.5)
-    assert Own.make("quick", {"steps": 3}, PRESETS).steps == 3
+    assert Own.from_preset() == Own()
+    assert Own.from_preset("quick", {"lr": 0.5}, PRESETS) == Own(steps=2, kernel="fc", lr=0.5)
+    assert Own.from_preset("quick", {"steps": 3}, PRESETS).steps == 3
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_a_value_that_does_not_fit_is_refused_in_a_sentence(values, text):
 )
 def test_unknown_names_are_refused_with_the_nearest(form, preset, overrides, text):
     with pytest.raises(InputError, match=text):
-        form.make(preset, overrides, PRESETS)
+        form.from_preset(preset, overrides, PRESETS)

@@ -242,9 +242,9 @@ def test_says_when_training_diverges(task):
 
 
 def test_refuses_senseless_settings_and_weights(task):
-    with pytest.raises(InputError, match="epochs of at least 1, got epochs = 0"):
+    with pytest.raises(InputError, match="'epochs' of a ConvNet recipe must be at least 1, got 0"):
         ConvNetRecipe(epochs=0)
-    with pytest.raises(InputError, match="lr > 0, 0 <= momentum < 1"):
+    with pytest.raises(InputError, match="'momentum' of a ConvNet recipe must be at least 0 and less than 1"):
         ConvNetRecipe(momentum=1.0)
     small = task.sample("train", 10, 0)
     with pytest.raises(InputError, match="these carry weights"):

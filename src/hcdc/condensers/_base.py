@@ -8,22 +8,21 @@ from typing import Any
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.labels import allocate_labels
 from hcdc.core.progress import Progress
+from hcdc.core.settings import Settings
 from hcdc.tasks import Task
 
 __all__ = ["Reducer", "allocate_labels"]
 
 
-class Reducer(ABC):
+class Reducer(Settings, ABC):
     """A method that makes a small labelled set out of a large one (random, K-Center, Herding, GCond, ...).
 
-    Subclasses are frozen dataclasses whose fields are the method's settings; presets are such
-    settings by name.
+    Subclasses are frozen dataclasses whose fields are the method's settings (see `hcdc.core.settings`);
+    presets are such settings by name.
 
     Attributes:
         name: The registered name.
     """
-
-    name: str
 
     @abstractmethod
     def reduce(
@@ -61,7 +60,3 @@ class Reducer(ABC):
     def seconds(self, task: Task, part: str, size: int) -> float | None:
         """Seconds that `reduce` may take where the task is, from a short trial; None for no prediction."""
         return None
-
-    @abstractmethod
-    def settings(self) -> dict[str, Any]:
-        """JSON-able settings, stored in the condensed file."""

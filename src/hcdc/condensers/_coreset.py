@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,9 +13,9 @@ from hcdc.condensers._base import Reducer, allocate_labels
 from hcdc.condensers._image_coreset import choose_images, embed_images, embedding_seconds
 from hcdc.condensers._nodes import chosen, graph_task, members
 from hcdc.core.checkpoint import Checkpoint
-from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
+from hcdc.core.settings import setting
 from hcdc.datasets import Images, Nodes
 from hcdc.tasks import GraphTask, ImageTask, Task
 from hcdc.training import GCNRecipe, gcn_inputs, gcn_logits, train_gcn
@@ -39,14 +37,8 @@ class Coreset(Reducer):
     The defaults are those of graphs; for images `condense` takes 40 epochs (at least 240 steps), width 128.
     """
 
-    steps: int = 600
-    hidden: int = 256
-
-    def __post_init__(self) -> None:
-        if self.steps < 1 or self.hidden < 1:
-            raise InputError(
-                f"{self.name}: steps and hidden must be at least 1, got {self.steps} and {self.hidden}"
-            )
+    steps: int = setting(600, least=1)
+    hidden: int = setting(256, least=1)
 
     @abstractmethod
     def choose(self, points: Tensor, count: int) -> Tensor:
@@ -100,6 +92,3 @@ class Coreset(Reducer):
             on_step=phase.step,
         ).last
         return gcn_logits(params, gcn_inputs(nodes))[:, 0].log_softmax(-1).cpu()
-
-    def settings(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)

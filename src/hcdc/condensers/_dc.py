@@ -10,13 +10,12 @@ compiled and autograd is faster, so it is used there (`PlainPass`).
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,6 +25,7 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive, stream
+from hcdc.core.settings import setting
 from hcdc.datasets import Images
 from hcdc.networks import ConvNet, Params
 from hcdc.tasks import ImageTask, Task
@@ -97,34 +97,19 @@ class ImageMatching(Reducer):
         width, depth: Of the ConvNet.
     """
 
-    iterations: int = 1000
-    outer: int = 50
-    inner: int = 10
-    lr_img: float = 0.1
-    momentum: float = 0.5
-    lr_net: float = 0.01
-    batch_real: int = 256
-    batch_train: int = 256
-    width: int = 128
-    depth: int = 3
+    iterations: int = setting(1000, least=1)
+    outer: int = setting(50, least=1)
+    inner: int = setting(10, least=0)
+    lr_img: float = setting(0.1, above=0)
+    momentum: float = setting(0.5, least=0, below=1)
+    lr_net: float = setting(0.01, above=0)
+    batch_real: int = setting(256, least=1)
+    batch_train: int = setting(256, least=1)
+    width: int = setting(128, least=1)
+    depth: int = setting(3, least=1)
 
     title: ClassVar[str]
     augmented: ClassVar[bool]
-
-    def __post_init__(self) -> None:
-        for key in ("iterations", "outer", "batch_real", "batch_train", "width", "depth"):
-            if getattr(self, key) < 1:
-                raise InputError(f"{self.name}: {key} must be at least 1, got {getattr(self, key)}")
-        for key in ("lr_img", "lr_net"):
-            if not getattr(self, key) > 0:
-                raise InputError(f"{self.name}: {key} must be positive, got {getattr(self, key)}")
-        if self.inner < 0:
-            raise InputError(f"{self.name}: inner must not be negative, got {self.inner}")
-        if not 0 <= self.momentum < 1:
-            raise InputError(f"{self.name}: momentum must be in [0, 1), got {self.momentum}")
-
-    def settings(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
     @abstractmethod
     def start(self, task: ImageTask, part: str, size: int, seed: int) -> Tensor:

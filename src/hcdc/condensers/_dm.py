@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,9 +12,10 @@ from torch import Tensor
 from hcdc.condensers._base import Reducer
 from hcdc.condensers._class_images import Grouped, RealBatches, image_task
 from hcdc.core.checkpoint import Checkpoint
-from hcdc.core.errors import InputError, NumericalError
+from hcdc.core.errors import NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
+from hcdc.core.settings import setting
 from hcdc.datasets import Images
 from hcdc.networks import ConvNet, Params
 from hcdc.tasks import ImageTask, Task
@@ -65,26 +64,14 @@ class DM(Reducer):
         width, depth: Of the ConvNet.
     """
 
-    iterations: int = 20_000
-    lr_img: float = 1.0
-    momentum: float = 0.5
-    batch: int = 256
-    width: int = 128
-    depth: int = 3
+    iterations: int = setting(20_000, least=1)
+    lr_img: float = setting(1.0, above=0)
+    momentum: float = setting(0.5, least=0, below=1)
+    batch: int = setting(256, least=1)
+    width: int = setting(128, least=1)
+    depth: int = setting(3, least=1)
 
     name = "dm"
-
-    def __post_init__(self) -> None:
-        for key in ("iterations", "batch", "width", "depth"):
-            if getattr(self, key) < 1:
-                raise InputError(f"dm: {key} must be at least 1, got {getattr(self, key)}")
-        if not self.lr_img > 0 or not 0 <= self.momentum < 1:
-            raise InputError(
-                f"dm: lr_img must be positive and momentum in [0, 1), got {self.lr_img} and {self.momentum}"
-            )
-
-    def settings(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -25,9 +24,10 @@ from hcdc.condensers._sgc import (
     with_ones,
 )
 from hcdc.core.checkpoint import Checkpoint
-from hcdc.core.errors import InputError, NumericalError
+from hcdc.core.errors import NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import stream
+from hcdc.core.settings import setting
 from hcdc.datasets import Graph, Nodes, normalise_dense
 from hcdc.tasks import Task
 from hcdc.training import Adam
@@ -58,30 +58,16 @@ class GradientMatching(Reducer):
         batch: Original nodes drawn of each class a step.
     """
 
-    epochs: int = 600
-    outer: int = 20
-    inner: int = 15
-    lr_feat: float = 1e-4
-    lr_model: float = 0.01
-    hops: int = 2
-    hidden: int = 0
-    batch: int = 256
+    epochs: int = setting(600, least=1)
+    outer: int = setting(20, least=1)
+    inner: int = setting(15, least=0)
+    lr_feat: float = setting(1e-4, above=0)
+    lr_model: float = setting(0.01, above=0)
+    hops: int = setting(2, least=1)
+    hidden: int = setting(0, least=0)
+    batch: int = setting(256, least=1)
 
     title: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        for key in ("epochs", "outer", "hops", "batch"):
-            if getattr(self, key) < 1:
-                raise InputError(f"{self.name}: {key} must be at least 1, got {getattr(self, key)}")
-        for key in ("inner", "hidden"):
-            if getattr(self, key) < 0:
-                raise InputError(f"{self.name}: {key} must not be negative, got {getattr(self, key)}")
-        for key in ("lr_feat", "lr_model"):
-            if not getattr(self, key) > 0:
-                raise InputError(f"{self.name}: {key} must be positive, got {getattr(self, key)}")
-
-    def settings(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
     # the synthetic structure: what GCond and GCond-X differ in
 
@@ -236,9 +222,9 @@ class GCondX(GradientMatching):
     until a GCN learns little from them. The defaults stop before that.
     """
 
-    epochs: int = 200
-    outer: int = 5
-    inner: int = 1
+    epochs: int = setting(200, least=1)
+    outer: int = setting(5, least=1)
+    inner: int = setting(1, least=0)
 
     name = "gcondx"
     title = "GCond-X"
@@ -270,20 +256,12 @@ class GCond(GradientMatching):
             graphs) before it tests other architectures than GCN, and not for the GCN.
     """
 
-    lr_adj: float = 1e-4
-    pge_hidden: int = 128
-    cut: float = 0.0
+    lr_adj: float = setting(1e-4, above=0)
+    pge_hidden: int = setting(128, least=1)
+    cut: float = setting(0.0, least=0, below=1)
 
     name = "gcond"
     title = "GCond"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.lr_adj > 0 or self.pge_hidden < 1 or not 0 <= self.cut < 1:
-            raise InputError(
-                f"gcond: lr_adj must be positive, pge_hidden at least 1 and cut in [0, 1), "
-                f"got {self.lr_adj}, {self.pge_hidden} and {self.cut}"
-            )
 
     def init_structure(self, features: int, generator: torch.Generator) -> PGEParams:
         return init_pge(features, self.pge_hidden, generator)

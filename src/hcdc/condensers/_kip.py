@@ -12,12 +12,10 @@ initialisation, fresh in every step (the idea of RFAD; the exact convolutional k
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,9 +23,10 @@ from torch import Tensor
 from hcdc.condensers._base import Reducer
 from hcdc.condensers._class_images import image_task
 from hcdc.core.checkpoint import Checkpoint
-from hcdc.core.errors import InputError, NumericalError, unknown_name
+from hcdc.core.errors import NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
+from hcdc.core.settings import setting
 from hcdc.datasets import Images
 from hcdc.networks import ConvNet, Params
 from hcdc.tasks import ImageTask, Task
@@ -163,29 +162,16 @@ class KIP(Reducer):
         depth: Blocks of the ConvNets (conv), or hidden layers (fc).
     """
 
-    kernel: str = "conv"
-    steps: int = 1000
-    lr: float = 0.01
-    batch: int = 2000
-    reg: float = 5e-3
-    networks: int = 8
-    width: int = 128
-    depth: int = 3
+    kernel: str = setting("conv", choices=KERNELS)
+    steps: int = setting(1000, least=1)
+    lr: float = setting(0.01, above=0)
+    batch: int = setting(2000, least=1)
+    reg: float = setting(5e-3, above=0)
+    networks: int = setting(8, least=1)
+    width: int = setting(128, least=1)
+    depth: int = setting(3, least=1)
 
     name = "kip"
-
-    def __post_init__(self) -> None:
-        if self.kernel not in KERNELS:
-            raise unknown_name("kip: kernel", self.kernel, KERNELS)
-        for key in ("steps", "batch", "networks", "width", "depth"):
-            if getattr(self, key) < 1:
-                raise InputError(f"kip: {key} must be at least 1, got {getattr(self, key)}")
-        for key in ("lr", "reg"):
-            if not getattr(self, key) > 0:
-                raise InputError(f"kip: {key} must be positive, got {getattr(self, key)}")
-
-    def settings(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint

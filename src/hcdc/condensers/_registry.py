@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from functools import cache
 from importlib import resources
@@ -18,7 +17,7 @@ from hcdc.condensers._kip import KIP
 from hcdc.condensers._random import RandomReducer
 from hcdc.condensers._reach import Reach
 from hcdc.condensers._tm import TM
-from hcdc.core.errors import InputError, unknown_name
+from hcdc.core.errors import unknown_name
 
 REDUCERS: dict[str, type[Reducer]] = {
     reducer.name: reducer
@@ -49,17 +48,4 @@ def make_reducer(name: str, preset: str | None = None, **overrides: Any) -> Redu
         100
     """
     presets = reducer_presets(name)
-    if preset is not None and preset not in presets:
-        raise unknown_name(f"preset of method '{name}'", preset, presets)
-    reducer = REDUCERS[name]
-    fields = {field.name: field for field in dataclasses.fields(reducer)}  # type: ignore[arg-type]
-    for key, value in overrides.items():
-        if key not in fields:
-            if not fields:
-                raise InputError(f"method '{name}' has no settings, but '{key}' was given")
-            raise unknown_name(f"setting of method '{name}'", key, fields)
-        wanted = {"int": int, "str": str}.get(str(fields[key].type), (int, float))
-        if isinstance(value, bool) or not isinstance(value, wanted):
-            raise InputError(f"setting '{key}' of method '{name}' must be {fields[key].type}, got {value!r}")
-    settings = {} if preset is None else presets[preset]["settings"]
-    return reducer(**{**settings, **overrides})
+    return REDUCERS[name].from_preset(preset, overrides, presets)

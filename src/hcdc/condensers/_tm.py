@@ -42,9 +42,10 @@ from hcdc.condensers._experts import (
 )
 from hcdc.condensers._forecast import made_once, measured
 from hcdc.core.checkpoint import Checkpoint
-from hcdc.core.errors import HcdcError, InputError, NumericalError, unknown_name
+from hcdc.core.errors import HcdcError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive, stream
+from hcdc.core.settings import setting
 from hcdc.datasets import Images
 from hcdc.networks import ConvNet
 from hcdc.tasks import ImageTask, Task
@@ -96,42 +97,22 @@ class TM(Reducer):
             trained in bf16. Elsewhere both are float32.
     """
 
-    iterations: int = 5000
-    student_steps: int = 30
-    target_epochs: int = 2
-    start_epochs: int = 40
-    batch: int = 0
-    lr_img: float = 1000.0
-    lr_step: float = 1e-5
-    step_size: float = 1e-3
-    experts: int = 20
-    expert_lr: float = 0.01
-    expert_batch: int = 256
-    width: int = 128
-    depth: int = 3
-    precision: str = "bf16"
+    iterations: int = setting(5000, least=1)
+    student_steps: int = setting(30, least=1)
+    target_epochs: int = setting(2, least=1)
+    start_epochs: int = setting(40, least=1)
+    batch: int = setting(0, least=0)
+    lr_img: float = setting(1000.0, above=0)
+    lr_step: float = setting(1e-5, least=0)
+    step_size: float = setting(1e-3, above=0)
+    experts: int = setting(20, least=1)
+    expert_lr: float = setting(0.01, above=0)
+    expert_batch: int = setting(256, least=1)
+    width: int = setting(128, least=1)
+    depth: int = setting(3, least=1)
+    precision: str = setting("bf16", choices=PRECISIONS)
 
     name = "tm"
-
-    def __post_init__(self) -> None:
-        for key in ("iterations", "student_steps", "target_epochs", "start_epochs", "experts"):
-            self._at_least(key, 1)
-        for key, least in (("expert_batch", 1), ("width", 1), ("depth", 1), ("batch", 0)):
-            self._at_least(key, least)
-        for key in ("lr_img", "step_size", "expert_lr"):
-            if not getattr(self, key) > 0:
-                raise InputError(f"tm: {key} must be positive, got {getattr(self, key)}")
-        if not self.lr_step >= 0:
-            raise InputError(f"tm: lr_step must not be negative, got {self.lr_step}")
-        if self.precision not in PRECISIONS:
-            raise unknown_name("tm: precision", self.precision, PRECISIONS)
-
-    def _at_least(self, key: str, least: int) -> None:
-        if getattr(self, key) < least:
-            raise InputError(f"tm: {key} must be at least {least}, got {getattr(self, key)}")
-
-    def settings(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
     @property
     def expert_epochs(self) -> int:

@@ -69,4 +69,4 @@ class Recipe(Settings):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
         """The recipe that `as_dict` described."""
-        return cls.make(overrides=values)
+        return cls.from_preset(overrides=values)

@@ -87,9 +87,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            self._check(field, getattr(self, field.name))
+            self._check_setting(field, getattr(self, field.name))
 
-    def _check(self, field: dataclasses.Field[Any], value: Any) -> None:
+    def _check_setting(self, field: dataclasses.Field[Any], value: Any) -> None:
         what, choices = f"setting '{field.name}' of {self.owner()}", field.metadata.get("choices")
         if choices:
             if value not in choices:
@@ -128,7 +128,7 @@ class Settings:
                 raise unknown_name(f"setting of {cls.owner()}", name, names)
 
     @classmethod
-    def make(
+    def from_preset(
         cls,
         preset: str | None = None,
         overrides: Mapping[str, Any] | None = None,

@@ -24,6 +24,7 @@ from torch.nn import functional as F
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.seeds import derive
+from hcdc.core.settings import Settings, setting
 from hcdc.datasets import ImageData, Images
 from hcdc.networks import ConvNet, Params
 from hcdc.tasks import ImageTask
@@ -42,7 +43,7 @@ CHUNK = 1000
 
 
 @dataclass(frozen=True)
-class ConvNetRecipe:
+class ConvNetRecipe(Settings):
     """The published evaluation of condensed images, in its form without augmentation.
 
     Attributes:
@@ -53,26 +54,18 @@ class ConvNetRecipe:
         width, depth: Of the network.
     """
 
-    epochs: int = 300
-    lr: float = 0.01
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    batch: int = 256
+    epochs: int = setting(300, least=1)
+    lr: float = setting(0.01, above=0)
+    momentum: float = setting(0.9, least=0, below=1)
+    weight_decay: float = setting(5e-4, least=0)
+    batch: int = setting(256, least=1)
     augment: bool = False
-    width: int = 128
-    depth: int = 3
+    width: int = setting(128, least=1)
+    depth: int = setting(3, least=1)
 
-    def __post_init__(self) -> None:
-        for key in ("epochs", "batch", "width", "depth"):
-            if getattr(self, key) < 1:
-                raise InputError(
-                    f"a ConvNet recipe needs {key} of at least 1, got {key} = {getattr(self, key)}"
-                )
-        if not self.lr > 0 or not 0 <= self.momentum < 1 or not self.weight_decay >= 0:
-            raise InputError(
-                "a ConvNet recipe needs lr > 0, 0 <= momentum < 1 and weight_decay >= 0, "
-                f"got {self.lr}, {self.momentum} and {self.weight_decay}"
-            )
+    @classmethod
+    def owner(cls) -> str:
+        return "a ConvNet recipe"
 
     def net(self, task: ImageTask) -> ConvNet:
         """The network for the images of a task."""
