@@ -24,7 +24,7 @@ QUICK = {"iterations": 4, "outer": 3, "inner": 2, "batch_real": 6, "batch_train"
 
 @pytest.fixture(autouse=True)
 def _save_every_iteration(monkeypatch):
-    monkeypatch.setattr(module, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("hcdc.core.checkpoint.SAVE_SECONDS", 0.0)
 
 
 @pytest.fixture(params=[False, True], ids=["autograd, as on a CPU", "written out, as on a GPU"])
@@ -312,7 +312,7 @@ class TestConformance:
     def test_divergence_is_a_diagnosis(self, method):
         task = tiny_images()
         task.data.train.x[int(torch.nonzero(task.data.train.y == 1)[0])] = float("nan")
-        with pytest.raises(NumericalError, match=r"diverged in iteration 1 of 4.*pixels and 0.01 of the net"):
+        with pytest.raises(NumericalError, match=r"diverged by iteration 1 of 4.*pixels and 0.01 of the net"):
             reduce(method(**QUICK), task)
 
     def test_refuses_what_it_cannot_condense(self, method):

@@ -6,7 +6,6 @@ from plain_gcond import PlainPGE, plain_epoch
 from reducer_conformance import RecordingProgress, ReducerConformance, content, reduce
 from tiny_graph import tiny_task
 
-import hcdc.condensers._gcond as module
 from hcdc.condensers._gcond import GCond, GCondX
 from hcdc.condensers._nodes import random_members
 from hcdc.condensers._pge import init_pge
@@ -18,7 +17,7 @@ from hcdc.core.seeds import stream
 
 @pytest.fixture(autouse=True)
 def _save_every_epoch(monkeypatch):
-    monkeypatch.setattr(module, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("hcdc.core.checkpoint.SAVE_SECONDS", 0.0)
 
 
 class GradientMatchingConformance(ReducerConformance):
@@ -58,7 +57,7 @@ class GradientMatchingConformance(ReducerConformance):
         task = tiny_task(dense=True)
         task.data.graph.x[int(task.data.train[0])] = float("nan")
         with pytest.raises(
-            NumericalError, match=r"diverged in epoch 1 of .*learning rate .* network; try smaller"
+            NumericalError, match=r"diverged by epoch 1 of .*learning rate .* network; try smaller"
         ):
             reduce(self.make(), task, size=20)
 

@@ -121,7 +121,7 @@ def run(reducer, task, size, **options):
 
 
 class KIPConformance(ImageReducerConformance):
-    module = _kip
+    stores = True
     kernel = ""
 
     def make(self):
@@ -181,7 +181,7 @@ def test_refuses_senseless_settings(settings, text):
 
 
 def test_divergence_is_diagnosed():
-    with pytest.raises(NumericalError, match=r"KIP diverged in step 2 of 4.*learning rate 1e\+37"):
+    with pytest.raises(NumericalError, match=r"KIP diverged by step 2 of 4.*learning rate 1e\+37"):
         run(quick("conv", lr=1e37), tiny_image_task(), 6)
 
 

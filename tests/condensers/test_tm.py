@@ -284,7 +284,7 @@ class TestTM(ImageReducerConformance):
         return quick()
 
     def test_an_interrupted_run_continues_to_the_same_bytes(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(_tm, "SAVE_SECONDS", 0.0)
+        monkeypatch.setattr("hcdc.core.checkpoint.SAVE_SECONDS", 0.0)
         monkeypatch.setattr(_tm, "CHECK", 1)
         whole = self.reduce()
         checkpoint = Checkpoint(tmp_path / "state", "key")

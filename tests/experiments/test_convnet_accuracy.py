@@ -45,7 +45,7 @@ def sums(monkeypatch):
         return {"test_accuracy": float(small.x.double().sum())}
 
     monkeypatch.setattr(protocol, "convnet_accuracy", noted)
-    monkeypatch.setattr(dc, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("hcdc.core.checkpoint.SAVE_SECONDS", 0.0)
     return calls
 
 
@@ -215,7 +215,7 @@ def test_a_checkpoint_of_other_images_is_not_taken(images):
     [
         (["random", "hardening"], {}, "'hardening' is not known; did you mean 'herding'"),
         (["random"], {"options": {"iterations": 3}}, "'random' has no settings, but 'iterations'"),
-        (["dc"], {"options": {"iterations": 0}}, "iterations must be at least 1, got 0"),
+        (["dc"], {"options": {"iterations": 0}}, "'iterations' of method 'dc' must be at least 1, got 0"),
         (["random"], {"per_class": 0}, "--per-class 0: at least 1 is needed"),
         (["random"], {"networks": 0}, "--networks 0: at least 1"),
         (["random"], {"epochs": 0}, "--epochs 0: at least 1"),

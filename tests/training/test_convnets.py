@@ -152,7 +152,7 @@ def test_a_network_does_not_depend_on_the_others(task):
 @pytest.mark.parametrize("stop", [2, 4, 5, 8])
 def test_an_interrupted_training_continues_to_the_same_network(task, stop, tmp_path, monkeypatch):
     """Draws are made for two epochs at once; the rate falls after the fourth of six."""
-    monkeypatch.setattr("hcdc.training._convnets.SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("hcdc.core.checkpoint.SAVE_SECONDS", 0.0)
     monkeypatch.setattr("hcdc.training._convnets.BLOCK", 2)
     small, recipe = task.sample("train", 10, 0), dataclasses.replace(QUICK, augment=True)
     whole = train_convnets(task, small, [3, 4], recipe)

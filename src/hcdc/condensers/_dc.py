@@ -10,8 +10,6 @@ compiled and autograd is faster, so it is used there (`PlainPass`).
 
 from __future__ import annotations
 
-import math
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,8 +19,8 @@ import torch
 from torch import Tensor
 
 from hcdc.condensers._base import Reducer
-from hcdc.core.checkpoint import Checkpoint
-from hcdc.core.errors import InputError, NumericalError
+from hcdc.core.checkpoint import Checkpoint, Loop, Resumable
+from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive, stream
 from hcdc.core.settings import setting
@@ -40,9 +38,6 @@ from hcdc.training import (
     recorded,
     shown,
 )
-
-SAVE_SECONDS = 5.0
-"""Seconds between two checkpoints: what an interruption can lose, rounded up to whole iterations."""
 
 IMAGES = 2560
 """Images of one pass of the matching step, at most (at least one class); bounds the memory."""
@@ -134,31 +129,27 @@ class ImageMatching(Reducer):
             )
         checkpoint = checkpoint or Checkpoint(None)
         run = Matching(self, task, part, size, seed)
-        done = run.load(checkpoint)
-        yield Iterate(done, run.images(), None)
-        if done < self.iterations:
+        loop = Loop(run, checkpoint, self.iterations, self.title, "iteration")
+        yield Iterate(loop.done, run.images(), None)
+        if loop.done < self.iterations:
             run.record()
-        saved = time.monotonic()
-        for iteration in range(done, self.iterations):
+        for iteration in loop.steps():
             run.begin(iteration)
             for step in range(self.outer):
                 if step:
                     run.train(step - 1)
                 run.match(step)
             distance = run.distance()
-            if not math.isfinite(distance):
-                raise NumericalError(
-                    f"{self.title} diverged in iteration {iteration + 1} of {self.iterations}: NaN or "
-                    f"infinity at learning rate {self.lr_img} of the pixels and {self.lr_net} of the "
-                    "network; try smaller ones"
-                )
-            if iteration + 1 == self.iterations or time.monotonic() - saved >= SAVE_SECONDS:
-                run.save(checkpoint, iteration + 1)
-                saved = time.monotonic()
+            loop.check(
+                f"NaN or infinity at learning rate {self.lr_img} of the pixels and {self.lr_net} of the "
+                "network; try smaller ones",
+                distance,
+            )
+            loop.made()
             yield Iterate(iteration + 1, run.images(), distance)
 
 
-class Matching:
+class Matching(Resumable):
     """One run: tensors that stay where they are, and the two steps on them, recorded on CUDA.
 
     Synthetic images are kept as ``[classes, most, c, h, w]``, where ``most`` is the largest number a class
@@ -305,16 +296,8 @@ class Matching:
         """A copy of the synthetic images as they are now."""
         return Images(self.x.flatten(0, 1)[self.slots], self.y.clone())
 
-    def save(self, checkpoint: Checkpoint, iteration: int) -> None:
-        checkpoint.save({"x": self.x, "velocity": self.velocity}, {"iteration": iteration})
-
-    def load(self, checkpoint: Checkpoint) -> int:
-        """Take up what a checkpoint holds; returns the iterations made."""
-        if (saved := checkpoint.load()) is None:
-            return 0
-        self.x.copy_(saved[0]["x"])
-        self.velocity.copy_(saved[0]["velocity"])
-        return int(saved[1]["iteration"])
+    def tensors(self) -> dict[str, Tensor]:
+        return {"x": self.x, "velocity": self.velocity}
 
 
 def _filled(y: Tensor, classes: int) -> Tensor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from dataclasses import dataclass
 
 import torch
@@ -11,8 +9,7 @@ from torch import Tensor
 
 from hcdc.condensers._base import Reducer
 from hcdc.condensers._class_images import Grouped, RealBatches, image_task
-from hcdc.core.checkpoint import Checkpoint
-from hcdc.core.errors import NumericalError
+from hcdc.core.checkpoint import Checkpoint, Loop, Resumable
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
 from hcdc.core.settings import setting
@@ -33,9 +30,6 @@ from hcdc.training import (
     shown,
     views,
 )
-
-SAVE_SECONDS = 10.0
-"""Seconds between two checkpoints: what an interruption can lose."""
 
 BLOCK = 10
 """Iterations whose random draws are made at once; the loss is read and the state stored between blocks."""
@@ -79,23 +73,12 @@ class DM(Reducer):
         images = image_task(task, self.name)
         start = images.sample(part, size, derive(seed, self.name, part, "start"))
         match = _Matching(self, images, part, start)
-        done = match.load(checkpoint)
-        phase = progress.phase("DM", self.iterations)
-        phase.first_step = done
-        saved = time.monotonic()
-        while done < self.iterations:
+        loop = Loop(match, checkpoint, self.iterations, "DM", "iteration")
+        for done in loop.steps(progress.phase("DM", self.iterations)):
             count = min(BLOCK, self.iterations - done)
             loss = match.run(derive(seed, self.name, part, done), count)
-            done += count
-            if not math.isfinite(loss):
-                raise NumericalError(
-                    f"DM diverged within iterations {done - count + 1} to {done} of {self.iterations}: NaN "
-                    f"or infinity at lr_img {self.lr_img}; try a smaller one"
-                )
-            if done == self.iterations or time.monotonic() - saved >= SAVE_SECONDS:
-                match.save(checkpoint, done)
-                saved = time.monotonic()
-            phase.step(done, f"matching loss {loss:.4g}")
+            loop.check(f"NaN or infinity at lr_img {self.lr_img}; try a smaller one", loss, count=count)
+            loop.made(f"matching loss {loss:.4g}", count)
         return match.small.images()
 
 
@@ -162,7 +145,7 @@ def matching_slope(
     return away.square().sum(), augment_back(gradient, a)
 
 
-class _Matching:
+class _Matching(Resumable):
     """The synthetic images and everything that an iteration reads and writes, at fixed places."""
 
     def __init__(self, config: DM, task: ImageTask, part: str, start: Images):
@@ -217,13 +200,5 @@ class _Matching:
             self.step()
         return float(self.total) / count
 
-    def save(self, checkpoint: Checkpoint, done: int) -> None:
-        checkpoint.save({"x": self.small.x, "velocity": self.velocity}, {"done": done})
-
-    def load(self, checkpoint: Checkpoint) -> int:
-        """Take up a stored state; returns the iterations done."""
-        if (saved := checkpoint.load()) is None:
-            return 0
-        self.small.x.copy_(saved[0]["x"])
-        self.velocity.copy_(saved[0]["velocity"])
-        return int(saved[1]["done"])
+    def tensors(self) -> dict[str, Tensor]:
+        return {"x": self.small.x, "velocity": self.velocity}

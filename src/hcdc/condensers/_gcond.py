@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-import time
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -23,17 +22,13 @@ from hcdc.condensers._sgc import (
     sgc_gradients,
     with_ones,
 )
-from hcdc.core.checkpoint import Checkpoint
-from hcdc.core.errors import NumericalError
+from hcdc.core.checkpoint import Checkpoint, Loop, Resumable
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import stream
 from hcdc.core.settings import setting
 from hcdc.datasets import Graph, Nodes, normalise_dense
 from hcdc.tasks import Task
 from hcdc.training import Adam
-
-SAVE_SECONDS = 5.0
-"""Seconds between two checkpoints: what an interruption can lose."""
 
 
 @dataclass(frozen=True)
@@ -100,29 +95,21 @@ class GradientMatching(Reducer):
         picked = random_members(nodes.y, y, classes, start).to(nodes.y.device)
         x = rows(nodes.graph, nodes.positions()[picked])
         state = _State(x, self.init_structure(x.shape[1], start), self.lr_feat, self.structure_lr)
-        state.load(checkpoint)
+        loop = Loop(state, checkpoint, self.epochs, self.title, "epoch")
 
         real = ClassBatches(propagated(nodes, self.hops), nodes.y, classes, self.batch)
         labels = _Labels(y, classes, x)
-        phase = progress.phase(self.title, self.epochs)
-        saved = time.monotonic()
-        for epoch in range(state.epoch, self.epochs):
+        for epoch in loop.steps(progress.phase(self.title, self.epochs)):
             what = "adjacency" if self.learns_structure(epoch) else "features"
             learn = state.optimisers[what]
             distance = self._epoch(state, learn, real, labels, stream(seed, self.name, part, epoch))
-            if not (
-                math.isfinite(distance) and all(bool(t.isfinite().all()) for t in learn.tensors.values())
-            ):
-                raise NumericalError(
-                    f"{self.title} diverged in epoch {epoch + 1} of {self.epochs}: NaN or infinity at "
-                    f"learning rate {learn.lr} of the {what} and {self.lr_model} of the network; "
-                    "try smaller ones"
-                )
-            state.epoch = epoch + 1
-            if state.epoch == self.epochs or time.monotonic() - saved >= SAVE_SECONDS:
-                state.save(checkpoint)
-                saved = time.monotonic()
-            phase.step(state.epoch, f"matching distance {distance:.3f}")
+            loop.check(
+                f"NaN or infinity at learning rate {learn.lr} of the {what} and {self.lr_model} of the "
+                "network; try smaller ones",
+                distance,
+                *learn.learned.values(),
+            )
+            loop.made(f"matching distance {distance:.3f}")
         return Nodes(self._graph(state), y.to(x.device))
 
     def _propagate(self, state: _State) -> Tensor:
@@ -183,34 +170,28 @@ class _Labels:
         self.groups = Groups(members(y, classes), like.device, like.dtype)
 
 
-class _State:
+class _State(Resumable):
     """What an epoch changes: features, structure and their optimisers; stored in checkpoints."""
 
     def __init__(self, x: Tensor, structure: PGEParams, lr_feat: float, lr_structure: float):
-        self.x, self.epoch = x, 0
+        self.x = x
         self.pge = {name: p.to(x) for name, p in structure.items()}
         self.optimisers = {"features": Adam({"x": x}, lr_feat), "adjacency": Adam(self.pge, lr_structure)}
 
-    def _tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
         return {
-            f"{what}.{kind}.{name}": tensor
+            f"{what}.{name}": tensor
             for what, adam in self.optimisers.items()
-            for kind, tensors in (("value", adam.tensors), ("first", adam.first), ("second", adam.second))
-            for name, tensor in tensors.items()
+            for name, tensor in adam.tensors().items()
         }
 
-    def save(self, checkpoint: Checkpoint) -> None:
-        steps = {what: adam.steps for what, adam in self.optimisers.items()}
-        checkpoint.save(self._tensors(), {"epoch": self.epoch, "steps": steps})
+    def values(self) -> dict[str, Any]:
+        return {"steps": {what: adam.steps for what, adam in self.optimisers.items()}}
 
-    def load(self, checkpoint: Checkpoint) -> None:
-        if (saved := checkpoint.load()) is None:
-            return
-        for name, tensor in self._tensors().items():
-            tensor.copy_(saved[0][name])
-        self.epoch = saved[1]["epoch"]
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
         for what, adam in self.optimisers.items():
-            adam.steps = saved[1]["steps"][what]
+            adam.steps = values["steps"][what]
+        return super().restore(tensors, values)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ initialisation, fresh in every step (the idea of RFAD; the exact convolutional k
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from hcdc.condensers._base import Reducer
 from hcdc.condensers._class_images import image_task
-from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.checkpoint import Checkpoint, Loop
 from hcdc.core.errors import NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
@@ -31,9 +30,6 @@ from hcdc.datasets import Images
 from hcdc.networks import ConvNet, Params
 from hcdc.tasks import ImageTask, Task
 from hcdc.training import Adam, Initialiser, compute_type, embed, views
-
-SAVE_SECONDS = 5.0
-"""Seconds between two checkpoints: what an interruption can lose."""
 
 CHUNK = 1000
 """Images that a network embeds at once; bounds the memory."""
@@ -201,29 +197,22 @@ class KIP(Reducer):
         start = images.sample(part, size, derive(seed, self.name, part, "start"))
         x = start.x.clone()
         adam = Adam({"x": x}, self.lr)
-        _load(adam, checkpoint)
-        if adam.steps < self.steps:
+        loop = Loop(adam, checkpoint, self.steps, "KIP")
+        if loop.done < self.steps:
             regression = _Regression(self, images, part, start.y)
-            phase = progress.phase("KIP", self.steps)
-            saved = time.monotonic()
-            for step in range(adam.steps, self.steps):
+            for step in loop.steps(progress.phase("KIP", self.steps)):
                 loss, slope = regression.slope(x, derive(seed, self.name, part, step))
                 adam.step(slope)
-                self._check(loss, x, step)
-                if adam.steps == self.steps or time.monotonic() - saved >= SAVE_SECONDS:
-                    _save(adam, checkpoint)
-                    saved = time.monotonic()
-                phase.step(adam.steps, f"squared error {2 * loss:.4f}")
-                if every and adam.steps % every == 0 and adam.steps < self.steps:
-                    yield adam.steps, Images(x.clone(), start.y)
+                loop.check(
+                    f"NaN or infinity at learning rate {self.lr} and ridge {self.reg}; try a smaller lr or a "
+                    "larger reg",
+                    loss,
+                    x,
+                )
+                loop.made(f"squared error {2 * loss:.4f}")
+                if every and loop.done % every == 0 and loop.done < self.steps:
+                    yield loop.done, Images(x.clone(), start.y)
         yield self.steps, Images(x, start.y)
-
-    def _check(self, loss: float, x: Tensor, step: int) -> None:
-        if not (math.isfinite(loss) and bool(x.isfinite().all())):
-            raise NumericalError(
-                f"KIP diverged in step {step + 1} of {self.steps}: NaN or infinity at learning rate "
-                f"{self.lr} and ridge {self.reg}; try a smaller lr or a larger reg"
-            )
 
 
 class _Regression:
@@ -267,15 +256,3 @@ class _Regression:
         u = torch.rand(self.initialiser.length, generator=generator, device=self.device)
         self.initialiser.write(vector, u)
         return views(self.net, vector.to(compute_type(self.device, like)))
-
-
-def _save(adam: Adam, checkpoint: Checkpoint) -> None:
-    tensors = {"x": adam.tensors["x"], "first": adam.first["x"], "second": adam.second["x"]}
-    checkpoint.save(tensors, {"steps": adam.steps})
-
-
-def _load(adam: Adam, checkpoint: Checkpoint) -> None:
-    if (saved := checkpoint.load()) is not None:
-        for own, name in ((adam.tensors, "x"), (adam.first, "first"), (adam.second, "second")):
-            own["x"].copy_(saved[0][name])
-        adam.steps = saved[1]["steps"]

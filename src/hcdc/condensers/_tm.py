@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -41,8 +40,8 @@ from hcdc.condensers._experts import (
     train_experts,
 )
 from hcdc.condensers._forecast import made_once, measured
-from hcdc.core.checkpoint import Checkpoint
-from hcdc.core.errors import HcdcError, NumericalError
+from hcdc.core.checkpoint import Checkpoint, Loop, Resumable
+from hcdc.core.errors import HcdcError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive, stream
 from hcdc.core.settings import setting
@@ -50,9 +49,6 @@ from hcdc.datasets import Images
 from hcdc.networks import ConvNet
 from hcdc.tasks import ImageTask, Task
 from hcdc.training import Augmentation, draw_each, recorded
-
-SAVE_SECONDS = 5.0
-"""Seconds between two checkpoints: what an interruption can lose."""
 
 CHECK = 10
 """Iterations between two looks at the distance; each look waits for the device."""
@@ -178,10 +174,10 @@ class TM(Reducer):
         images = image_task(task, self.name)
         start = images.sample(part, size, derive(seed, self.name, part, "start"))
         match = Matching(self, network(self, images), start)
-        done = match.load(checkpoint)
-        if done < self.iterations:
+        loop = Loop(match, checkpoint, self.iterations, "TM", "iteration", every=CHECK)
+        if loop.done < self.iterations:
             try:
-                for step in self._run(images, part, seed, match, done, progress, checkpoint):
+                for step in self._run(images, part, seed, match, loop, progress):
                     if every and step % every == 0 and step < self.iterations:
                         yield Iterate(step, match.images(), float(match.size))
             except HcdcError:
@@ -196,9 +192,8 @@ class TM(Reducer):
         part: str,
         seed: int,
         match: Matching,
-        done: int,
+        loop: Loop,
         progress: Progress,
-        checkpoint: Checkpoint,
     ) -> Iterator[int]:
         """All iterations that are left; gives the number done after each."""
         experts = train_experts(
@@ -211,25 +206,20 @@ class TM(Reducer):
             "expert",
             device=match.device,
             progress=progress,
-            checkpoint=checkpoint,
+            checkpoint=loop.checkpoint,
         )
         match.record()
-        phase = progress.phase("TM", self.iterations)
-        figure, saved = "", time.monotonic()
-        for iteration in range(done, self.iterations):
+        figure = ""
+        for iteration in loop.steps(progress.phase("TM", self.iterations)):
             pick = stream(seed, self.name, part, "pick", iteration)
             expert = experts[int(torch.randint(self.experts, (1,), generator=pick))]
             t = int(torch.randint(self.start_epochs, (1,), generator=pick))
             match.draw(derive(seed, self.name, part, "draw", iteration))
             match.step(expert[t], expert[t + self.target_epochs])
-            done = iteration + 1
-            if done % CHECK == 0 or done == self.iterations:
-                figure = match.figure(done)
-                if done == self.iterations or time.monotonic() - saved >= SAVE_SECONDS:
-                    match.save(checkpoint, done)
-                    saved = time.monotonic()
-            phase.step(done, figure)
-            yield done
+            if (iteration + 1) % CHECK == 0 or iteration + 1 == self.iterations:
+                figure = match.figure(loop)
+            loop.made(figure)
+            yield loop.done
 
 
 def network(config: TM, task: ImageTask) -> ConvNet:
@@ -238,7 +228,7 @@ def network(config: TM, task: ImageTask) -> ConvNet:
     return ConvNet(channels, task.num_classes, (height, width), config.width, config.depth)
 
 
-class Matching:
+class Matching(Resumable):
     """The synthetic images and everything that an iteration reads and writes, at fixed places.
 
     Args:
@@ -349,38 +339,29 @@ class Matching:
         self.size.sub_(self.size_velocity, alpha=self.config.lr_step)
         self.size.clamp_(min=SMALLEST * self.config.step_size)
 
-    def figure(self, done: int) -> str:
+    def figure(self, loop: Loop) -> str:
         """The mean distance since the last look and the step size, in words; a diagnosis where it is NaN."""
         mean, size = float(self.total) / max(1, self.counted), float(self.size)
         self.total.zero_()
         self.counted = 0
-        if not (math.isfinite(mean) and math.isfinite(size) and bool(self.x.isfinite().all())):
-            raise NumericalError(
-                f"TM diverged by iteration {done} of {self.config.iterations}: the distance to the expert is "
-                f"{mean} at step size {size:.3g}, which began at {self.config.step_size}; try a smaller "
-                f"lr_img ({self.config.lr_img}) or lr_step ({self.config.lr_step})"
-            )
+        loop.check(
+            f"the distance to the expert is {mean} at step size {size:.3g}, which began at "
+            f"{self.config.step_size}; try a smaller lr_img ({self.config.lr_img}) or lr_step "
+            f"({self.config.lr_step})",
+            mean,
+            size,
+            self.x,
+        )
         return f"distance {mean:.4f}, step size {size:.3g}"
 
     def images(self) -> Images:
         """The images as they are now."""
         return Images(self.x.clone(), self.y)
 
-    def _state(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
         return {
             "x": self.x,
             "velocity": self.velocity,
             "size": self.size,
             "size_velocity": self.size_velocity,
         }
-
-    def save(self, checkpoint: Checkpoint, done: int) -> None:
-        checkpoint.save(self._state(), {"done": done})
-
-    def load(self, checkpoint: Checkpoint) -> int:
-        """Take up a stored state; returns the iterations done."""
-        if (saved := checkpoint.load()) is None:
-            return 0
-        for name, tensor in self._state().items():
-            tensor.copy_(saved[0][name])
-        return int(saved[1]["done"])
