@@ -24,12 +24,12 @@ import torch
 from hcdc import datasets
 from hcdc.condensers import make_reducer
 from hcdc.condensers._gcond import GCond
-from hcdc.condensers._nodes import random_members, rows
+from hcdc.condensers._nodes import rows
 from hcdc.condensers._pge import init_pge
 from hcdc.condensers._sgc import init_sgc
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.files import write_atomic
-from hcdc.core.labels import allocate_labels
+from hcdc.core.labels import allocate_labels, draw_members, members
 from hcdc.core.progress import Phase, Progress
 from hcdc.core.records import environment, jsonable
 from hcdc.core.seeds import stream
@@ -74,7 +74,8 @@ def plain(reducer: GCond, task: GraphTask, size: int, epochs: int) -> tuple[list
     nodes, classes = task.train, task.num_classes
     y = allocate_labels(nodes.y, size, classes)
     start = stream(0, "gcond", "train", "start")
-    picked = random_members(nodes.y, y, classes, start)
+    counts = y.bincount(minlength=classes).tolist()
+    picked = torch.cat(draw_members(members(nodes.y, classes), counts, start))
     x = rows(nodes.graph, nodes.positions()[picked]).clone().requires_grad_()
     pge = PlainPGE(x.shape[1], reducer.pge_hidden).take(init_pge(x.shape[1], reducer.pge_hidden, start))
     feature_optimiser = torch.optim.Adam([x], lr=reducer.lr_feat)

@@ -5,8 +5,8 @@ from tiny_graph import tiny_task
 
 from hcdc.condensers._herding import Herding
 from hcdc.condensers._kcenter import KCenter
-from hcdc.condensers._nodes import members
 from hcdc.core.errors import InputError
+from hcdc.core.labels import members
 from hcdc.core.progress import Progress
 from hcdc.tasks import Task
 

@@ -7,11 +7,11 @@ from reducer_conformance import RecordingProgress, ReducerConformance, content, 
 from tiny_graph import tiny_task
 
 from hcdc.condensers._gcond import GCond, GCondX
-from hcdc.condensers._nodes import random_members
 from hcdc.condensers._pge import init_pge
 from hcdc.condensers._sgc import init_sgc
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
+from hcdc.core.labels import draw_members, members
 from hcdc.core.seeds import stream
 
 
@@ -96,7 +96,8 @@ class TestGCond(GradientMatchingConformance):
         task, reducer, size, seed = tiny_task(dtype=torch.float64), self.make(), 7, 3
         small = reduce(reducer, task, size=size, seed=seed)
         start = stream(seed, "gcond", "train", "start")
-        picked = task.data.train[random_members(task.train.y, small.y, 3, start)]
+        drawn = draw_members(members(task.train.y, 3), small.y.bincount(minlength=3).tolist(), start)
+        picked = task.data.train[torch.cat(drawn)]
         x = task.data.graph.x.to_dense()[picked].requires_grad_()
         pge = PlainPGE(12, 8).double().take(init_pge(12, 8, start))
         feature_optimiser = torch.optim.Adam([x], lr=reducer.lr_feat)

@@ -4,7 +4,6 @@ from plain_gcond import PlainSGC, plain_distance, plain_matching
 from tiny_graph import tiny_task
 from torch.nn import functional as F
 
-from hcdc.condensers._nodes import members
 from hcdc.condensers._sgc import (
     ClassBatches,
     Groups,
@@ -14,6 +13,7 @@ from hcdc.condensers._sgc import (
     sgc_gradients,
     with_ones,
 )
+from hcdc.core.labels import members
 from hcdc.datasets import Graph, Nodes, normalise_dense
 
 

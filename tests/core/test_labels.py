@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hcdc.core.errors import InputError
-from hcdc.core.labels import allocate_labels
+from hcdc.core.labels import allocate_labels, draw_members, members
 
 counts_and_size = st.lists(st.integers(1, 60), min_size=1, max_size=12).flatmap(
     lambda counts: st.tuples(st.just(counts), st.integers(len(counts), sum(counts)))
@@ -100,3 +100,17 @@ def test_refusals(counts, size, sentence):
     with pytest.raises(InputError) as caught:
         allocate_labels(labels_of(counts), size, len(counts), "val_size")
     assert str(caught.value) == sentence
+
+
+def test_members_are_drawn_class_by_class_without_repeats():
+    y = torch.tensor([2, 0, 1, 0, 2, 2, 0])
+    pools = members(y, 3)
+    assert [pool.tolist() for pool in pools] == [[1, 3, 6], [2], [0, 4, 5]]
+    drawn = draw_members(pools, [2, 5, 1], torch.Generator().manual_seed(0))
+    assert [len(of) for of in drawn] == [2, 1, 1]
+    assert all(set(of.tolist()) <= set(pool.tolist()) for of, pool in zip(drawn, pools))
+    again = torch.Generator().manual_seed(0)
+    by_hand = [
+        pool[torch.randperm(len(pool), generator=again)[:count]] for pool, count in zip(pools, [2, 5, 1])
+    ]
+    assert all(torch.equal(one, two) for one, two in zip(drawn, by_hand))

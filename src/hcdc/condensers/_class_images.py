@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hcdc.condensers._nodes import members
 from hcdc.core.errors import InputError
+from hcdc.core.labels import members
 from hcdc.datasets import Images
 from hcdc.tasks import ImageTask, Task
 

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from hcdc.condensers._base import Reducer, allocate_labels
 from hcdc.condensers._image_coreset import choose_images, embed_images, embedding_seconds
-from hcdc.condensers._nodes import chosen, graph_task, members
+from hcdc.condensers._nodes import chosen, graph_task
 from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.labels import members
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
 from hcdc.core.settings import setting

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hcdc.condensers._base import Reducer, allocate_labels
-from hcdc.condensers._nodes import graph_task, members, random_members, rows
+from hcdc.condensers._nodes import graph_task, rows
 from hcdc.condensers._pge import PGEParams, init_pge, pge_adjacency
 from hcdc.condensers._sgc import (
     ClassBatches,
@@ -23,6 +23,7 @@ from hcdc.condensers._sgc import (
     with_ones,
 )
 from hcdc.core.checkpoint import Checkpoint, Loop, Resumable
+from hcdc.core.labels import draw_members, members
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import stream
 from hcdc.core.settings import setting
@@ -92,7 +93,8 @@ class GradientMatching(Reducer):
         nodes, classes = graph.part(part), graph.num_classes
         y = allocate_labels(nodes.y, size, classes, f"{part}_size")
         start = stream(seed, self.name, part, "start")
-        picked = random_members(nodes.y, y, classes, start).to(nodes.y.device)
+        counts = y.bincount(minlength=classes).tolist()
+        picked = torch.cat(draw_members(members(nodes.y, classes), counts, start)).to(nodes.y.device)
         x = rows(nodes.graph, nodes.positions()[picked])
         state = _State(x, self.init_structure(x.shape[1], start), self.lr_feat, self.structure_lr)
         loop = Loop(state, checkpoint, self.epochs, self.title, "epoch")

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from hcdc.condensers._forecast import measured
-from hcdc.condensers._nodes import members
 from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.labels import members
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
 from hcdc.datasets import Images

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from hcdc.core.errors import InputError
@@ -18,22 +17,6 @@ def graph_task(task: Task, method: str) -> GraphTask:
             f"method '{method}' condenses graphs, and this task is '{task.kind}'; use method 'random'"
         )
     return task
-
-
-def members(y: Tensor, num_classes: int) -> list[Tensor]:
-    """For each class the positions in ``y`` that carry it, on the CPU."""
-    labels = y.cpu()
-    return [torch.nonzero(labels == c).flatten() for c in range(num_classes)]
-
-
-def random_members(y: Tensor, wanted: Tensor, num_classes: int, generator: torch.Generator) -> Tensor:
-    """Positions in ``y``, without repeats, whose labels are ``wanted`` (sorted by class)."""
-    counts = wanted.bincount(minlength=num_classes).tolist()
-    drawn = [
-        of_class[torch.randperm(len(of_class), generator=generator)[:count]]
-        for of_class, count in zip(members(y, num_classes), counts)
-    ]
-    return torch.cat(drawn)
 
 
 def rows(graph: Graph, index: Tensor) -> Tensor:

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from hcdc.condensers._nodes import members, rows
+from hcdc.condensers._nodes import rows
+from hcdc.core.labels import draw_members, members
 from hcdc.datasets import Nodes
 
 
@@ -121,9 +122,8 @@ class ClassBatches:
         """``(z [classes, m, d + 1], weight [classes, m])``."""
         if self._all is not None:
             return self._all
-        return self._gather(
-            [m[torch.randperm(len(m), generator=generator)[: self.batch]] for m in self.members]
-        )
+        counts = [self.batch] * len(self.members)
+        return self._gather(draw_members(self.members, counts, generator))
 
 
 def matching_distance(synthetic: Sequence[Tensor], real: Sequence[Tensor], class_weight: Tensor) -> Tensor:

@@ -1,6 +1,8 @@
-"""How many synthetic labels each class gets."""
+"""Labels by class: how many each class gets, who its members are, and a draw among them."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -47,3 +49,22 @@ def allocate_labels(
         room = torch.where(given < counts, share - given, torch.full_like(given, -torch.inf))
         given[int(room.argmax())] += 1
     return torch.repeat_interleave(torch.arange(num_classes), given.long())
+
+
+def members(y: Tensor, num_classes: int) -> list[Tensor]:
+    """For each class the positions in ``y`` that carry it, on the CPU."""
+    labels = y.cpu()
+    return [torch.nonzero(labels == c).flatten() for c in range(num_classes)]
+
+
+def draw_members(pools: Sequence[Tensor], counts: Sequence[int], generator: torch.Generator) -> list[Tensor]:
+    """For each class some of its positions, drawn without repeats.
+
+    Args:
+        pools: The positions of each class, as `members` gives them.
+        counts: How many to draw from each class; a class with fewer members gives all of them.
+        generator: Where the draws come from; one permutation per class.
+    """
+    return [
+        pool[torch.randperm(len(pool), generator=generator)[:count]] for pool, count in zip(pools, counts)
+    ]

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, unknown_name
-from hcdc.core.labels import allocate_labels
+from hcdc.core.labels import allocate_labels, draw_members, members
 from hcdc.core.seeds import numpy_stream, stream
 from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets import Graph, GraphData, Nodes
@@ -166,13 +166,9 @@ class GraphTask(Task):
         nodes = self.part(part)
         labels = allocate_labels(nodes.y, size, self.num_classes, f"{part}_size", balanced)
         wanted = labels.bincount(minlength=self.num_classes)
-        generator = stream(seed, "sample", part)
-        y = nodes.y.cpu()
-        chosen = []
-        for label, count in enumerate(wanted.tolist()):
-            members = torch.nonzero(y == label).flatten()
-            chosen.append(members[torch.randperm(len(members), generator=generator)[:count]])
-        picked = torch.cat(chosen).to(nodes.y.device)
+        pools = members(nodes.y, self.num_classes)
+        drawn = draw_members(pools, wanted.tolist(), stream(seed, "sample", part))
+        picked = torch.cat(drawn).to(nodes.y.device)
         index = nodes.positions()[picked]
         reach = self.structure == "reach"
         graph = nodes.graph.reach_subgraph(index) if reach else nodes.graph.subgraph(index)

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from hcdc.core.checkpoint import content_key
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError, unknown_name
-from hcdc.core.labels import allocate_labels
+from hcdc.core.labels import allocate_labels, draw_members, members
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import derive, stream
 from hcdc.datasets import ImageData, Images
@@ -256,15 +256,9 @@ class ImageTask(Task):
 
     def sample(self, part: str, size: int, seed: int, balanced: bool = True) -> Images:
         """Random real images, equally many a class, sorted by class, normalised."""
-        images = self.part(part)
         counts = self.labels(part, size).bincount(minlength=self.num_classes).tolist()
-        generator = stream(seed, "sample", part)
-        y = images.y.cpu()
-        chosen = []
-        for label, count in enumerate(counts):
-            members = torch.nonzero(y == label).flatten()
-            chosen.append(members[torch.randperm(len(members), generator=generator)[:count]])
-        return self.chosen(part, torch.cat(chosen))
+        pools = members(self.part(part).y, self.num_classes)
+        return self.chosen(part, torch.cat(draw_members(pools, counts, stream(seed, "sample", part))))
 
     def chosen(self, part: str, picked: Tensor) -> Images:
         """The images at positions ``picked`` ``[m]`` of a part, normalised."""

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, unknown_name
-from hcdc.core.labels import allocate_labels
+from hcdc.core.labels import allocate_labels, draw_members, members
 from hcdc.core.seeds import stream
 from hcdc.datasets import Rows, TableData
 from hcdc.networks import Params
@@ -217,11 +217,7 @@ class TableTask(Task):
             wanted = allocate_labels(y, size, self.num_classes, f"{part}_size", balanced).bincount(
                 minlength=self.num_classes
             )
-            chosen = []
-            for label, count in enumerate(wanted.tolist()):
-                members = torch.nonzero(y == label).flatten()
-                chosen.append(members[torch.randperm(len(members), generator=generator)[:count]])
-            picked = torch.cat(chosen)
+            picked = torch.cat(draw_members(members(y, self.num_classes), wanted.tolist(), generator))
         picked = picked.to(rows.y.device)
         return Rows(rows.x[picked], rows.y[picked], None if rows.weight is None else rows.weight[picked])
 
