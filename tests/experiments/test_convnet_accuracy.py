@@ -8,7 +8,7 @@ import pytest
 
 import hcdc
 import hcdc.condensers._dc as dc
-import hcdc.condensers._image_coreset as image_coreset
+import hcdc.condensers._embeddings as embeddings
 from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.experiments import convnet_accuracy as protocol
@@ -157,10 +157,8 @@ def test_trajectory_matching_is_measured_at_the_step_size_it_has_learned(images,
 
 def test_no_method_uses_what_another_has_trained(images, monkeypatch):
     trained = []
-    train = image_coreset.train_convnets
-    monkeypatch.setattr(
-        image_coreset, "train_convnets", lambda *a, **k: (trained.append(1), train(*a, **k))[1]
-    )
+    train = embeddings.train_convnets
+    monkeypatch.setattr(embeddings, "train_convnets", lambda *a, **k: (trained.append(1), train(*a, **k))[1])
     monkeypatch.setattr(protocol, "convnet_accuracy", lambda *a, **k: {"test_accuracy": 0.5})
     run(images, ["kcenter", "herding"], options={"steps": 2, "hidden": 4})
     assert len(trained) == 2

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.errors import InputError
 from hcdc.core.labels import allocate_labels
 from hcdc.core.progress import Progress
 from hcdc.core.settings import Settings
@@ -22,7 +23,10 @@ class Reducer(Settings, ABC):
 
     Attributes:
         name: The registered name.
+        takes: Kinds of data that the method condenses; empty for all.
     """
+
+    takes: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def reduce(
@@ -46,6 +50,22 @@ class Reducer(Settings, ABC):
     ) -> tuple[Any, dict[str, Any]]:
         """What `reduce` gives, and what else was learned with it (JSON-able), for the condensed file."""
         return self.reduce(task, part, size, seed, progress=progress, checkpoint=checkpoint), {}
+
+    @classmethod
+    def check_task(cls, task: Task) -> Any:
+        """The task itself, if the method condenses its kind of data; a sentence otherwise."""
+        if cls.takes and task.kind not in cls.takes:
+            taken = " and ".join(f"{kind}s" for kind in cls.takes)
+            raise InputError(
+                f"method '{cls.name}' condenses {taken}, and '{task.name}' has {task.kind}s; "
+                "use method 'random'"
+            )
+        return task
+
+    @classmethod
+    def defaults_for(cls, task: Task) -> dict[str, Any]:
+        """Settings that fit a task better than the defaults of the class; none by default."""
+        return {}
 
     def trains(self, task: Task) -> str:
         """What it trains on the original data, in words; empty for nothing."""

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from hcdc.condensers._base import Reducer
 from hcdc.core.checkpoint import Checkpoint, Loop, Resumable
-from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive, stream
 from hcdc.core.settings import setting
@@ -103,6 +102,7 @@ class ImageMatching(Reducer):
     width: int = setting(128, least=1)
     depth: int = setting(3, least=1)
 
+    takes = ("image",)
     title: ClassVar[str]
     augmented: ClassVar[bool]
 
@@ -123,12 +123,8 @@ class ImageMatching(Reducer):
         self, task: Task, part: str, size: int, seed: int, checkpoint: Checkpoint | None = None
     ) -> Iterator[Iterate]:
         """The run, iteration by iteration: first where it starts or continues, last what `reduce` returns."""
-        if not isinstance(task, ImageTask):
-            raise InputError(
-                f"method '{self.name}' condenses images, and this task is '{task.kind}'; use method 'random'"
-            )
         checkpoint = checkpoint or Checkpoint(None)
-        run = Matching(self, task, part, size, seed)
+        run = Matching(self, self.check_task(task), part, size, seed)
         loop = Loop(run, checkpoint, self.iterations, self.title, "iteration")
         yield Iterate(loop.done, run.images(), None)
         if loop.done < self.iterations:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hcdc.condensers._base import Reducer
-from hcdc.condensers._class_images import Grouped, RealBatches, image_task
+from hcdc.condensers._class_images import Grouped, RealBatches, convnet
 from hcdc.core.checkpoint import Checkpoint, Loop, Resumable
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
@@ -66,11 +66,12 @@ class DM(Reducer):
     depth: int = setting(3, least=1)
 
     name = "dm"
+    takes = ("image",)
 
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
     ) -> Images:
-        images = image_task(task, self.name)
+        images: ImageTask = self.check_task(task)
         start = images.sample(part, size, derive(seed, self.name, part, "start"))
         match = _Matching(self, images, part, start)
         loop = Loop(match, checkpoint, self.iterations, "DM", "iteration")
@@ -149,9 +150,8 @@ class _Matching(Resumable):
     """The synthetic images and everything that an iteration reads and writes, at fixed places."""
 
     def __init__(self, config: DM, task: ImageTask, part: str, start: Images):
-        channels, height, width = task.data.shape
         self.config, classes, device = config, task.num_classes, start.x.device
-        self.net = ConvNet(channels, classes, (height, width), config.width, config.depth)
+        self.net = convnet(task, config.width, config.depth)
         self.dtype = compute_type(device, start.x.dtype)
         self.small, self.real = Grouped(start, classes), RealBatches(task, part, config.batch)
         self.velocity = torch.zeros_like(self.small.x)
@@ -160,7 +160,7 @@ class _Matching(Resumable):
         self.initialiser = Initialiser(self.net, device)
         self.vector = torch.zeros(self.initialiser.length, device=device)
         self.index = self.real.index[:, : self.real.batch].clone()
-        self.augmentation = Augmentation.identity(classes, (height, width), device)
+        self.augmentation = Augmentation.identity(classes, self.net.size, device)
         each = self.real.batch + self.small.x.shape[1]
         at_once = max(1, AT_ONCE.get(device.type, AT_ONCE["cuda"]) // each)
         self.chunks = [slice(first, first + at_once) for first in range(0, classes, at_once)]

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from hcdc.condensers._base import Reducer, allocate_labels
-from hcdc.condensers._nodes import graph_task, rows
+from hcdc.condensers._base import Reducer
 from hcdc.condensers._pge import PGEParams, init_pge, pge_adjacency
 from hcdc.condensers._sgc import (
     ClassBatches,
@@ -19,6 +18,7 @@ from hcdc.condensers._sgc import (
     init_sgc,
     matching_distance,
     propagated,
+    rows,
     sgc_gradients,
     with_ones,
 )
@@ -28,7 +28,7 @@ from hcdc.core.progress import Progress
 from hcdc.core.seeds import stream
 from hcdc.core.settings import setting
 from hcdc.datasets import Graph, Nodes, normalise_dense
-from hcdc.tasks import Task
+from hcdc.tasks import GraphTask, Task
 from hcdc.training import Adam
 
 
@@ -63,6 +63,7 @@ class GradientMatching(Reducer):
     hidden: int = setting(0, least=0)
     batch: int = setting(256, least=1)
 
+    takes = ("graph",)
     title: ClassVar[str]
 
     # the synthetic structure: what GCond and GCond-X differ in
@@ -89,9 +90,9 @@ class GradientMatching(Reducer):
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
     ) -> Nodes:
-        graph = graph_task(task, self.name)
+        graph: GraphTask = self.check_task(task)
         nodes, classes = graph.part(part), graph.num_classes
-        y = allocate_labels(nodes.y, size, classes, f"{part}_size")
+        y = graph.labels(part, size)
         start = stream(seed, self.name, part, "start")
         counts = y.bincount(minlength=classes).tolist()
         picked = torch.cat(draw_members(members(nodes.y, classes), counts, start)).to(nodes.y.device)

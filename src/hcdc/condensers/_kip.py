@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from hcdc.condensers._base import Reducer
-from hcdc.condensers._class_images import image_task
+from hcdc.condensers._class_images import convnet
 from hcdc.core.checkpoint import Checkpoint, Loop
 from hcdc.core.errors import NumericalError
 from hcdc.core.progress import Progress
@@ -168,6 +168,7 @@ class KIP(Reducer):
     depth: int = setting(3, least=1)
 
     name = "kip"
+    takes = ("image",)
 
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
@@ -193,7 +194,7 @@ class KIP(Reducer):
             every: Steps from one to the next; 0 gives the last alone. A run that continues gives those that
                 are still to come.
         """
-        images = image_task(task, self.name)
+        images: ImageTask = self.check_task(task)
         start = images.sample(part, size, derive(seed, self.name, part, "start"))
         x = start.x.clone()
         adam = Adam({"x": x}, self.lr)
@@ -224,9 +225,8 @@ class _Regression:
         self.y, self.targets = self._centred(y), self._centred(self.images.y)
         self.batch = min(config.batch, len(self.images))
         self.generator = torch.Generator(self.device)
-        channels, height, width = task.data.shape
         if config.kernel == "conv":
-            self.net = ConvNet(channels, task.num_classes, (height, width), config.width, config.depth)
+            self.net = convnet(task, config.width, config.depth)
             self.initialiser = Initialiser(self.net, self.device)
 
     def _centred(self, y: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from hcdc.condensers._base import Reducer
-from hcdc.condensers._class_images import image_task
+from hcdc.condensers._class_images import convnet
 from hcdc.condensers._experts import (
     AUGMENTED,
     PULLED_BACK,
@@ -109,6 +109,7 @@ class TM(Reducer):
     precision: str = setting("bf16", choices=PRECISIONS)
 
     name = "tm"
+    takes = ("image",)
 
     @property
     def expert_epochs(self) -> int:
@@ -120,8 +121,8 @@ class TM(Reducer):
 
     def seconds(self, task: Task, part: str, size: int) -> float:
         """From one step of an expert and one of a student, forwards and backwards."""
-        images = image_task(task, self.name)
-        whole, net = images.part(part), network(self, images)
+        images: ImageTask = self.check_task(task)
+        whole, net = images.part(part), convnet(images, self.width, self.depth)
         device, batch = whole.y.device, min(self.expert_batch, len(whole))
 
         def expert(count: int) -> ExpertTrainer:
@@ -171,9 +172,9 @@ class TM(Reducer):
             every: Iterations from one to the next; 0 gives the last alone. A run that continues gives those
                 that are still to come.
         """
-        images = image_task(task, self.name)
+        images: ImageTask = self.check_task(task)
         start = images.sample(part, size, derive(seed, self.name, part, "start"))
-        match = Matching(self, network(self, images), start)
+        match = Matching(self, convnet(images, self.width, self.depth), start)
         loop = Loop(match, checkpoint, self.iterations, "TM", "iteration", every=CHECK)
         if loop.done < self.iterations:
             try:
@@ -220,12 +221,6 @@ class TM(Reducer):
                 figure = match.figure(loop)
             loop.made(figure)
             yield loop.done
-
-
-def network(config: TM, task: ImageTask) -> ConvNet:
-    """The ConvNet of the experts and students of a task."""
-    channels, height, width = task.data.shape
-    return ConvNet(channels, task.num_classes, (height, width), config.width, config.depth)
 
 
 class Matching(Resumable):
