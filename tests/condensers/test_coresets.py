@@ -1,6 +1,6 @@
 import pytest
 import torch
-from reducer_conformance import ReducerConformance, reduce
+from reducer_conformance import GraphReducerConformance, reduce
 from tiny_graph import tiny_task
 
 from hcdc.condensers._embeddings import EMBEDDINGS
@@ -13,7 +13,7 @@ from hcdc.core.progress import Progress
 from hcdc.tasks import Task
 
 
-class CoresetConformance(ReducerConformance):
+class CoresetConformance(GraphReducerConformance):
     def test_chooses_by_the_embedding_of_the_trained_network(self):
         """The chosen nodes are those that `choose` finds among the embeddings of the class."""
         task, reducer = tiny_task(), self.make()

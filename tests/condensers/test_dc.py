@@ -4,7 +4,7 @@ from importlib import resources
 
 import pytest
 import torch
-from reducer_conformance import RecordingProgress, reduce
+from reducer_conformance import reduce
 from tiny_graph import tiny_task as tiny_graph_task
 from torch import nn
 from torch.nn import functional as F
@@ -17,6 +17,7 @@ from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.seeds import stream
 from hcdc.datasets import ImageData, Images
 from hcdc.tasks import ImageTask
+from hcdc.testing import RecordingProgress
 from hcdc.training import Augmentation, augment, augment_each, draw_augmentation
 
 QUICK = {"iterations": 4, "outer": 3, "inner": 2, "batch_real": 6, "batch_train": 4, "width": 4}

@@ -3,7 +3,7 @@ from weakref import WeakKeyDictionary
 import pytest
 import torch
 from image_reducer_conformance import ImageReducerConformance
-from reducer_conformance import RecordingProgress, reduce
+from reducer_conformance import reduce
 from tiny_images import tiny_image_task
 
 import hcdc.condensers._embeddings as module
@@ -17,6 +17,7 @@ from hcdc.core.seeds import derive
 from hcdc.datasets import ImageData, Images
 from hcdc.spaces import NASBench201
 from hcdc.tasks import ImageTask
+from hcdc.testing import RecordingProgress
 from hcdc.training import ConvNetRecipe, train_convnets
 
 

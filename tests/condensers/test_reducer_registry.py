@@ -20,6 +20,7 @@ from hcdc.condensers import (
 from hcdc.core.errors import InputError
 from hcdc.core.settings import setting
 from hcdc.spaces import NASBench201, PolynomialFilter
+from hcdc.testing import ReducerConformance
 
 
 def test_names():
@@ -169,3 +170,12 @@ def test_a_task_chooses_presets_and_defaults():
     named = dataclasses.replace(graph, data=dataclasses.replace(graph.data, name="citeseer-embedded"))
     assert reducer_for("gcond", named)[1] == "citeseer"
     assert reducer_for("gcond", named, "paper")[1] == "citeseer"  # a preset of another method
+
+
+@pytest.mark.usefixtures("few")
+class TestFew(ReducerConformance):
+    def make(self):
+        return Few(skip=2)
+
+    def task(self):
+        return tiny_task()

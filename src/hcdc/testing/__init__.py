@@ -1,0 +1,9 @@
+"""Conformance suites for other people's classes: inherit one in a pytest file, and say how to make yours."""
+
+import pytest
+
+pytest.register_assert_rewrite("hcdc.testing._condensers")
+
+from hcdc.testing._condensers import RecordingProgress, ReducerConformance, set_bytes  # noqa: E402
+
+__all__ = ["RecordingProgress", "ReducerConformance", "set_bytes"]
