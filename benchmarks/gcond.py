@@ -24,9 +24,8 @@ import torch
 from hcdc import datasets
 from hcdc.condensers import make_reducer
 from hcdc.condensers._gcond import GCond
-from hcdc.condensers._nodes import rows
 from hcdc.condensers._pge import init_pge
-from hcdc.condensers._sgc import init_sgc
+from hcdc.condensers._sgc import init_sgc, rows
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.files import write_atomic
 from hcdc.core.labels import allocate_labels, draw_members, members

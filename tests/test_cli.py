@@ -424,7 +424,7 @@ def test_an_interrupted_command_continues(place, capsys, monkeypatch):
     """What the checkpoint holds is used, and the file is that of an uninterrupted run."""
     settings = ["--set", "epochs=4", "--set", "outer=2", "--val-method", "real"]
     assert condense(capsys, *settings, method="gcondx", out="whole.hcdc")[0] == 0
-    monkeypatch.setattr("hcdc.condensers._gcond.SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("hcdc.core.checkpoint.SAVE_SECONDS", 0.0)
     real, calls = hcdc.condensers._gcond.GradientMatching._epoch, []
 
     def interrupted(self, *arguments):

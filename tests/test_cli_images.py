@@ -187,7 +187,7 @@ def test_the_recipe_is_settings_of_the_training_on_the_copy(place, capsys):
     for given, words in (
         ("steps", "--recipe steps: a setting is written key=value, e.g. --recipe lr=0.1"),
         ("epochs=3", "recipe setting 'epochs' is not known"),
-        ("steps=0", "at least 1 step"),
+        ("steps=0", "must be at least 1, got 0"),
     ):
         code, out, err = condense(capsys, "--recipe", given, out="b.hcdc")
         assert code == 2

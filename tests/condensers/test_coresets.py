@@ -1,22 +1,24 @@
 import pytest
 import torch
-from reducer_conformance import ReducerConformance, reduce
+from reducer_conformance import GraphReducerConformance, reduce
 from tiny_graph import tiny_task
 
+from hcdc.condensers._embeddings import EMBEDDINGS
 from hcdc.condensers._herding import Herding
 from hcdc.condensers._kcenter import KCenter
+from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
 from hcdc.core.labels import members
 from hcdc.core.progress import Progress
 from hcdc.tasks import Task
 
 
-class CoresetConformance(ReducerConformance):
+class CoresetConformance(GraphReducerConformance):
     def test_chooses_by_the_embedding_of_the_trained_network(self):
         """The chosen nodes are those that `choose` finds among the embeddings of the class."""
         task, reducer = tiny_task(), self.make()
         small = reduce(reducer, task, size=8, seed=1)
-        points = reducer._embed(task, task.train, 1, Progress())
+        points = EMBEDDINGS["graph"].points(task, "train", 20, 8, 1, "test", Progress(), Checkpoint(None))
         assert torch.allclose(points.exp().sum(1), torch.ones(20))
         for c, of_class in enumerate(members(task.train.y, 3)):
             count = int((small.y == c).sum())
@@ -32,7 +34,7 @@ class CoresetConformance(ReducerConformance):
             kind = "table"
 
         Table.__abstractmethods__ = frozenset()
-        with pytest.raises(InputError, match="condenses graphs, and this task is 'table'"):
+        with pytest.raises(InputError, match="condenses graphs and images, and 'memory' has tables"):
             reduce(self.make(), Table())
 
 
@@ -76,5 +78,5 @@ class TestHerding(CoresetConformance):
 
 @pytest.mark.parametrize("reducer", [KCenter, Herding])
 def test_refuses_senseless_settings(reducer):
-    with pytest.raises(InputError, match="steps and hidden must be at least 1, got 0 and 256"):
+    with pytest.raises(InputError, match=r"'steps' of method .* must be at least 1, got 0"):
         reducer(steps=0)

@@ -3,18 +3,21 @@ from weakref import WeakKeyDictionary
 import pytest
 import torch
 from image_reducer_conformance import ImageReducerConformance
-from reducer_conformance import RecordingProgress, reduce
+from reducer_conformance import reduce
 from tiny_images import tiny_image_task
 
-import hcdc.condensers._image_coreset as image_coreset
+import hcdc.condensers._embeddings as module
 from hcdc.condensers import condense, make_reducer, plan
+from hcdc.condensers._embeddings import EMBEDDINGS
 from hcdc.condensers._herding import Herding
-from hcdc.condensers._image_coreset import embed_images, embedding_steps
 from hcdc.condensers._kcenter import KCenter
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
+from hcdc.datasets import ImageData, Images
 from hcdc.spaces import NASBench201
+from hcdc.tasks import ImageTask
+from hcdc.testing import RecordingProgress
 from hcdc.training import ConvNetRecipe, train_convnets
 
 
@@ -76,15 +79,22 @@ def test_images_of_any_name_have_the_settings_of_images(name):
 
 
 def test_images_are_embedded_after_as_many_epochs_as_those_of_cifar10():
-    assert embedding_steps(40_000) == make_reducer("kcenter", "cifar10").steps
-    assert embedding_steps(48_000) == 40 * 188
-    assert embedding_steps(300) == make_reducer("kcenter", "digits").steps
+    def steps(count):
+        y = torch.arange(count) % 2
+        few = Images(torch.zeros(2, 1, 8, 8), torch.arange(2))
+        many = Images(torch.zeros(1, 1, 8, 8).expand(count, -1, -1, -1), y)
+        data = ImageData("grey", "memory", many, few, few, 2, torch.zeros(1), torch.ones(1), ("a", "b"))
+        return KCenter.defaults_for(ImageTask(data, "convnet"))["steps"]
+
+    assert steps(40_000) == make_reducer("kcenter", "cifar10").steps
+    assert steps(48_000) == 40 * 188
+    assert steps(300) == make_reducer("kcenter", "digits").steps
 
 
 def test_embeddings_are_those_of_a_network_that_has_learned():
     """Images of one class lie nearer to their class mean than to the others, also those of validation."""
     task = tiny_image_task()
-    points = embed_images(task, "val", 60, 8, 0, Progress(), "kcenter", Checkpoint(None))
+    points = EMBEDDINGS["image"].points(task, "val", 60, 8, 0, "test", Progress(), Checkpoint(None))
     y = task.val.y
     assert points.shape == (18, 8)
     means = torch.stack([points[y == c].mean(0) for c in range(3)])
@@ -99,7 +109,7 @@ def test_one_network_embeds_both_parts(file, tmp_path, monkeypatch):
     chosen = []
     for part in ("train", "val"):
         if file:
-            monkeypatch.setattr("hcdc.condensers._image_coreset.TRAINED", WeakKeyDictionary())
+            monkeypatch.setattr("hcdc.condensers._embeddings.TRAINED", WeakKeyDictionary())
         reducer = KCenter(steps=4, hidden=6)
         chosen.append(reducer.reduce(task, part, 6, 0, progress=seen, checkpoint=store.child(part)))
     assert len([done for _, done, total in seen.steps if total == 4]) == 4  # epochs, once
@@ -111,14 +121,14 @@ def test_seconds_of_the_network_count_once_after_an_interruption(tmp_path, monke
     """They are those of S_train; a clock that stands but for a minute of the training."""
     now = [0.0]
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    train = image_coreset.train_convnets
+    train = module.train_convnets
 
     def slow(*arguments, **options):
         now[0] += 60
         return train(*arguments, **options)
 
     choose = KCenter.choose
-    monkeypatch.setattr(image_coreset, "train_convnets", slow)
+    monkeypatch.setattr(module, "train_convnets", slow)
     task, calls = tiny_image_task(), []
 
     def chosen(self, points, count):
@@ -132,7 +142,7 @@ def test_seconds_of_the_network_count_once_after_an_interruption(tmp_path, monke
     arguments = (task, NASBench201(), "kcenter")
     with pytest.raises(KeyboardInterrupt):
         condense(*arguments, **given, checkpoint=tmp_path / "run")
-    monkeypatch.setattr(image_coreset, "train_convnets", train)
+    monkeypatch.setattr(module, "train_convnets", train)
     small = condense(*arguments, **given, checkpoint=tmp_path / "run")
     assert small.record["phases"] == {"train": 60.0, "val": 0.0}
     assert list(tmp_path.iterdir()) == []

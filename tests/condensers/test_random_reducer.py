@@ -1,11 +1,11 @@
 import torch
-from reducer_conformance import ReducerConformance, reduce
+from reducer_conformance import GraphReducerConformance, reduce
 from tiny_graph import tiny_task
 
 from hcdc.condensers._random import RandomReducer
 
 
-class TestRandom(ReducerConformance):
+class TestRandom(GraphReducerConformance):
     def make(self):
         return RandomReducer()
 

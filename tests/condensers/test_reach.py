@@ -1,8 +1,8 @@
-from reducer_conformance import ReducerConformance
+from reducer_conformance import GraphReducerConformance
 
 from hcdc.condensers._reach import Reach
 
 
-class TestReach(ReducerConformance):
+class TestReach(GraphReducerConformance):
     def make(self):
         return Reach()

@@ -1,10 +1,26 @@
+import dataclasses
 import json
+from dataclasses import dataclass
 from importlib import resources
 
 import pytest
+from tiny_graph import tiny_task
+from tiny_images import tiny_image_task
 
-from hcdc.condensers import REDUCERS, make_reducer, reducer_presets
+from hcdc.condensers import (
+    REDUCERS,
+    Reducer,
+    condense,
+    make_reducer,
+    plan,
+    reducer_for,
+    reducer_presets,
+    register_reducer,
+)
 from hcdc.core.errors import InputError
+from hcdc.core.settings import setting
+from hcdc.spaces import NASBench201, PolynomialFilter
+from hcdc.testing import ReducerConformance
 
 
 def test_names():
@@ -96,3 +112,70 @@ def test_preset_files_are_those_of_the_registered_names():
     assert {f"{name}.json" for name in REDUCERS} <= files
     for name in REDUCERS:
         json.loads(resources.files("hcdc.condensers").joinpath("presets", f"{name}.json").read_text())
+
+
+@dataclass(frozen=True)
+class Few(Reducer):
+    """A condenser of somebody else: the first examples that the task samples."""
+
+    name = "few"
+    takes = ("table", "graph")
+
+    skip: int = setting(0, least=0)
+
+    def reduce(self, task, part, size, seed, *, progress, checkpoint):
+        return self.check_task(task).sample(part, size, seed + self.skip)
+
+
+@pytest.fixture
+def few():
+    presets = {"later": {"note": "ours", "settings": {"skip": 3}}}
+    yield register_reducer(Few, presets)
+    del REDUCERS["few"]
+
+
+def test_a_condenser_of_somebody_else_is_known_by_name(few):
+    assert make_reducer("few", "later") == Few(skip=3)
+    assert make_reducer("few", "default") == make_reducer("few") == Few()
+    assert register_reducer(Few) is Few  # again
+    small = condense(tiny_task(), PolynomialFilter(), "few", train_size=6, options={"skip": 1})
+    assert len(small.train) == 6
+    assert small.meta["settings"]["train"] == {"skip": 1}
+
+
+def test_a_condenser_of_somebody_else_is_held_to_what_it_says(few):
+    with pytest.raises(
+        InputError, match="'few' condenses tables and graphs, and 'tiny' has images; use method"
+    ):
+        plan(tiny_image_task(), NASBench201(), "few", train_size=6)
+    with pytest.raises(InputError, match="setting 'skip' of method 'few' must be at least 0, got -1"):
+        register_reducer(Few, {"bad": {"note": "", "settings": {"skip": -1}}})
+    with pytest.raises(InputError, match=r"method 'random' is hcdc.condensers._random.RandomReducer already"):
+        register_reducer(type("Other", (Few,), {"name": "random"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "takes"),
+    [("random", ()), ("reach", ("graph",)), ("kcenter", ("graph", "image")), ("tm", ("image",))],
+)
+def test_methods_say_what_they_take(name, takes):
+    assert REDUCERS[name].takes == takes
+
+
+def test_a_task_chooses_presets_and_defaults():
+    images, graph = tiny_image_task(), tiny_task()
+    assert reducer_for("kcenter", graph) == (make_reducer("kcenter"), "default")
+    assert reducer_for("kcenter", images)[0].settings() == {"steps": 240, "hidden": 128}
+    assert reducer_for("kcenter", images, "digits", {"steps": 3})[0].settings() == {"steps": 3, "hidden": 32}
+    named = dataclasses.replace(graph, data=dataclasses.replace(graph.data, name="citeseer-embedded"))
+    assert reducer_for("gcond", named)[1] == "citeseer"
+    assert reducer_for("gcond", named, "paper")[1] == "citeseer"  # a preset of another method
+
+
+@pytest.mark.usefixtures("few")
+class TestFew(ReducerConformance):
+    def make(self):
+        return Few(skip=2)
+
+    def task(self):
+        return tiny_task()

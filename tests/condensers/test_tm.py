@@ -7,8 +7,7 @@ from importlib import resources
 
 import pytest
 import torch
-from image_reducer_conformance import ImageReducerConformance, image_bytes
-from reducer_conformance import RecordingProgress
+from image_reducer_conformance import ImageReducerConformance
 from tiny_images import tiny_image_task
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
@@ -24,6 +23,7 @@ from hcdc.core.progress import Progress
 from hcdc.datasets import Images
 from hcdc.networks import ConvNet
 from hcdc.tasks import ImageTask
+from hcdc.testing import RecordingProgress, set_bytes
 from hcdc.training import Augmentation, augment_each, views
 
 NETS = {
@@ -284,7 +284,7 @@ class TestTM(ImageReducerConformance):
         return quick()
 
     def test_an_interrupted_run_continues_to_the_same_bytes(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(_tm, "SAVE_SECONDS", 0.0)
+        monkeypatch.setattr("hcdc.core.checkpoint.SAVE_SECONDS", 0.0)
         monkeypatch.setattr(_tm, "CHECK", 1)
         whole = self.reduce()
         checkpoint = Checkpoint(tmp_path / "state", "key")
@@ -296,7 +296,7 @@ class TestTM(ImageReducerConformance):
         assert {file.name for file in tmp_path.iterdir()} == {"state", "state.expert0", "state.expert1"}
         monkeypatch.setattr(_tm, "ExpertTrainer", None)  # the experts are read back
         continued = RecordingProgress()
-        assert image_bytes(self.reduce(progress=continued, checkpoint=checkpoint)) == image_bytes(whole)
+        assert set_bytes(self.reduce(progress=continued, checkpoint=checkpoint)) == set_bytes(whole)
         assert [done for name, done, _ in continued.steps if name == "TM"] == [3, 4]
         assert [file.name for file in tmp_path.iterdir()] == ["state"]
 
@@ -305,8 +305,8 @@ class TestTM(ImageReducerConformance):
         options = {"progress": Progress(), "checkpoint": Checkpoint(None)}
         found = list(reducer.iterates(task, "train", 6, 0, every=1, **options))
         assert [now.iteration for now in found] == [1, 2, 3, 4]
-        assert image_bytes(found[-1].images) == image_bytes(run(reducer))
-        assert len({image_bytes(now.images) for now in found}) == 4
+        assert set_bytes(found[-1].images) == set_bytes(run(reducer))
+        assert len({set_bytes(now.images) for now in found}) == 4
         assert len({now.step_size for now in found}) == 4
 
     def test_the_file_has_the_step_size_that_was_learned(self, tmp_path):
@@ -338,12 +338,12 @@ class TestTM(ImageReducerConformance):
     @pytest.mark.parametrize(
         ("settings", "text"),
         [
-            ({"iterations": 0}, "iterations must be at least 1, got 0"),
-            ({"student_steps": 0}, "student_steps must be at least 1"),
-            ({"batch": -1}, "batch must be at least 0"),
-            ({"lr_img": 0.0}, "lr_img must be positive"),
-            ({"step_size": math.nan}, "step_size must be positive"),
-            ({"lr_step": -1.0}, "lr_step must not be negative"),
+            ({"iterations": 0}, "'iterations' of method 'tm' must be at least 1, got 0"),
+            ({"student_steps": 0}, "'student_steps' of method 'tm' must be at least 1"),
+            ({"batch": -1}, "'batch' of method 'tm' must be at least 0"),
+            ({"lr_img": 0.0}, "'lr_img' of method 'tm' must be more than 0"),
+            ({"step_size": math.nan}, "'step_size' of method 'tm' must be finite"),
+            ({"lr_step": -1.0}, "'lr_step' of method 'tm' must be at least 0"),
             ({"precision": "bf61"}, "precision 'bf61' is not known; did you mean 'bf16'"),
         ],
     )

@@ -2,7 +2,9 @@ import pytest
 import torch
 
 from hcdc.core import checkpoint as checkpointing
-from hcdc.core.checkpoint import Checkpoint, content_key
+from hcdc.core.checkpoint import Checkpoint, Loop, Resumable, content_key
+from hcdc.core.errors import NumericalError
+from hcdc.core.progress import Progress
 
 
 @pytest.fixture
@@ -147,3 +149,92 @@ def test_a_run_has_begun_where_a_state_of_its_own_lies(tmp_path):
     assert run.begun()
     assert not Checkpoint(None).begun()
     assert not Checkpoint(tmp_path / "nowhere" / "run", "key").begun()
+
+
+class Walk(Resumable):
+    """A number that grows by the number of each step, and how often it did."""
+
+    def __init__(self):
+        self.x, self.calls = torch.zeros(2), 0
+
+    def tensors(self):
+        return {"x": self.x}
+
+    def values(self):
+        return {"calls": self.calls}
+
+    def restore(self, tensors, values):
+        self.calls = values["calls"]
+        return super().restore(tensors, values)
+
+    def run(self, loop, stop=None, phase=None, count=1):
+        for step in loop.steps(phase):
+            if step == stop:
+                raise KeyboardInterrupt
+            self.x += step
+            self.calls += 1
+            loop.made(f"now {step}", min(count, loop.total - step))
+        return self
+
+
+class TestLoop:
+    @pytest.fixture(autouse=True)
+    def _save_every_step(self, monkeypatch):
+        monkeypatch.setattr("hcdc.core.checkpoint.SAVE_SECONDS", 0.0)
+
+    def test_continues_where_it_was_interrupted(self, tmp_path):
+        place = Checkpoint(tmp_path / "state", "key")
+        walk = Walk()
+        with pytest.raises(KeyboardInterrupt):
+            walk.run(Loop(walk, place, 5), stop=3)
+        again = Walk()
+        loop = Loop(again, place, 5)
+        assert (loop.done, again.calls, again.x.tolist()) == (3, 3, [3.0, 3.0])
+        assert again.run(loop).x.tolist() == [10.0, 10.0]
+        finished = Loop(Walk(), place, 5)
+        assert finished.done == 5
+        assert list(finished.steps()) == []
+
+    def test_saves_at_multiples_and_at_the_end_only(self, tmp_path):
+        place = Checkpoint(tmp_path / "state", "key")
+        walk = Walk()
+        with pytest.raises(KeyboardInterrupt):
+            walk.run(Loop(walk, place, 5, every=2), stop=3)
+        assert Loop(Walk(), place, 5, every=2).done == 2
+        walk.run(Loop(walk, place, 5, every=2))
+        assert Loop(Walk(), place, 5, every=2).done == 5
+
+    def test_saves_when_it_is_time(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("hcdc.core.checkpoint.SAVE_SECONDS", 3600.0)
+        place, walk = Checkpoint(tmp_path / "state", "key"), Walk()
+        with pytest.raises(KeyboardInterrupt):
+            walk.run(Loop(walk, place, 5), stop=3)
+        assert place.load() is None
+        walk.run(Loop(walk, place, 5))
+        assert place.load()[1] == {"calls": walk.calls, "done": 5}
+
+    def test_reports_steps_and_begins_to_count_where_it_continues(self, tmp_path):
+        place, walk, seen = Checkpoint(tmp_path / "state", "key"), Walk(), []
+        with pytest.raises(KeyboardInterrupt):
+            walk.run(Loop(walk, place, 5), stop=2)
+        phase = Progress().phase("walk", 5)
+        phase.step = lambda done, figure: seen.append((done, figure))
+        walk.run(Loop(walk, place, 5), phase=phase, count=2)
+        assert seen == [(4, "now 2"), (5, "now 4")]
+        assert phase.first_step == 2
+
+    def test_a_state_of_elsewhere_is_not_taken_up(self, tmp_path):
+        class Elsewhere(Walk):
+            def restore(self, tensors, values):
+                return False
+
+        place, walk = Checkpoint(tmp_path / "state", "key"), Walk()
+        walk.run(Loop(walk, place, 2))
+        assert Loop(Elsewhere(), place, 2).done == 0
+
+    @pytest.mark.parametrize("value", [float("nan"), torch.tensor([0.0, float("inf")])])
+    def test_stops_with_a_diagnosis(self, value):
+        loop = Loop(Walk(), Checkpoint(None), 9, "DM", "iteration")
+        loop.check("all is well", 1.0, torch.zeros(3))
+        with pytest.raises(NumericalError, match="DM diverged by iteration 4 of 9: try a smaller lr"):
+            loop.check("try a smaller lr", 1.0, value, count=4)

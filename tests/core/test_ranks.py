@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
@@ -196,3 +197,14 @@ def test_standard_values_have_mean_0_and_variance_1_or_are_all_0():
     np.testing.assert_allclose(ranks.standard(values), expected)
     np.testing.assert_allclose(ranks.standard(1e3 * values + 7), expected)
     assert ranks.standard(np.full(4, 2.0)).tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize(
+    "values", [[3.0, 1, 2], [1.0, 1, 2, 2, 2, 0], [5.0, 5, 5], [0.5, -1, 0.5, 7, -1, -1]]
+)
+def test_ranks_with_ties_are_average_ranks_made_standard(values):
+    ranked = stats.rankdata(values)
+    oracle = (ranked - ranked.mean()) / (ranked.std() or 1.0)
+    np.testing.assert_allclose(ranks.standard_ranks(values), oracle)
+    found = ranks.standard_tensor_ranks(torch.tensor(values, dtype=torch.float64))
+    torch.testing.assert_close(found, torch.from_numpy(oracle))

@@ -8,7 +8,7 @@ import pytest
 
 import hcdc
 import hcdc.condensers._dc as dc
-import hcdc.condensers._image_coreset as image_coreset
+import hcdc.condensers._embeddings as embeddings
 from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.datasets import record_path
@@ -46,7 +46,7 @@ def sums(monkeypatch):
         return {"test_accuracy": float(small.x.double().sum())}
 
     monkeypatch.setattr(protocol, "convnet_accuracy", noted)
-    monkeypatch.setattr(dc, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("hcdc.core.checkpoint.SAVE_SECONDS", 0.0)
     return calls
 
 
@@ -158,10 +158,8 @@ def test_trajectory_matching_is_measured_at_the_step_size_it_has_learned(images,
 
 def test_no_method_uses_what_another_has_trained(images, monkeypatch):
     trained = []
-    train = image_coreset.train_convnets
-    monkeypatch.setattr(
-        image_coreset, "train_convnets", lambda *a, **k: (trained.append(1), train(*a, **k))[1]
-    )
+    train = embeddings.train_convnets
+    monkeypatch.setattr(embeddings, "train_convnets", lambda *a, **k: (trained.append(1), train(*a, **k))[1])
     monkeypatch.setattr(protocol, "convnet_accuracy", lambda *a, **k: {"test_accuracy": 0.5})
     run(images, ["kcenter", "herding"], options={"steps": 2, "hidden": 4})
     assert len(trained) == 2
@@ -216,7 +214,7 @@ def test_a_checkpoint_of_other_images_is_not_taken(images):
     [
         (["random", "hardening"], {}, "'hardening' is not known; did you mean 'herding'"),
         (["random"], {"options": {"iterations": 3}}, "'random' has no settings, but 'iterations'"),
-        (["dc"], {"options": {"iterations": 0}}, "iterations must be at least 1, got 0"),
+        (["dc"], {"options": {"iterations": 0}}, "'iterations' of method 'dc' must be at least 1, got 0"),
         (["random"], {"per_class": 0}, "--per-class 0: at least 1 is needed"),
         (["random"], {"networks": 0}, "--networks 0: at least 1"),
         (["random"], {"epochs": 0}, "--epochs 0: at least 1"),

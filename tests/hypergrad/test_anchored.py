@@ -20,7 +20,6 @@ from hcdc.hypergrad import (
     batched_hypergradient,
     exact,
     response_alignment_gradient,
-    standard_ranks,
     values_and_hypergradients,
 )
 
@@ -52,16 +51,6 @@ def plain(c, response, data):
         values.append(loss)
         gradients.append(direct + torch.stack(through).sum(0))
     return torch.stack(values), torch.stack(gradients)
-
-
-@pytest.mark.parametrize(
-    "values", [[3.0, 1, 2], [1.0, 1, 2, 2, 2, 0], [5.0, 5, 5], [0.5, -1, 0.5, 7, -1, -1]]
-)
-def test_ranks_with_ties_are_average_ranks_made_standard(values):
-    ranks = stats.rankdata(values)
-    spread = ranks.std() or 1.0
-    oracle = torch.from_numpy((ranks - ranks.mean()) / spread)
-    torch.testing.assert_close(standard_ranks(torch.tensor(values, dtype=F64)), oracle)
 
 
 def test_the_anchors_are_one_minus_the_correlation_of_ranks_with_values():

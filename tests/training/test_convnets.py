@@ -152,7 +152,7 @@ def test_a_network_does_not_depend_on_the_others(task):
 @pytest.mark.parametrize("stop", [2, 4, 5, 8])
 def test_an_interrupted_training_continues_to_the_same_network(task, stop, tmp_path, monkeypatch):
     """Draws are made for two epochs at once; the rate falls after the fourth of six."""
-    monkeypatch.setattr("hcdc.training._convnets.SAVE_SECONDS", 0.0)
+    monkeypatch.setattr("hcdc.core.checkpoint.SAVE_SECONDS", 0.0)
     monkeypatch.setattr("hcdc.training._convnets.BLOCK", 2)
     small, recipe = task.sample("train", 10, 0), dataclasses.replace(QUICK, augment=True)
     whole = train_convnets(task, small, [3, 4], recipe)
@@ -242,9 +242,9 @@ def test_says_when_training_diverges(task):
 
 
 def test_refuses_senseless_settings_and_weights(task):
-    with pytest.raises(InputError, match="epochs of at least 1, got epochs = 0"):
+    with pytest.raises(InputError, match="'epochs' of a ConvNet recipe must be at least 1, got 0"):
         ConvNetRecipe(epochs=0)
-    with pytest.raises(InputError, match="lr > 0, 0 <= momentum < 1"):
+    with pytest.raises(InputError, match="'momentum' of a ConvNet recipe must be at least 0 and less than 1"):
         ConvNetRecipe(momentum=1.0)
     small = task.sample("train", 10, 0)
     with pytest.raises(InputError, match="these carry weights"):

@@ -27,7 +27,7 @@ from hcdc.condensers._probing import (
     ridge,
     weigh_examples,
 )
-from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_presets
+from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_for, reducer_presets, register_reducer
 from hcdc.condensers._tm import TM
 
 __all__ = [
@@ -58,7 +58,9 @@ __all__ = [
     "point_count",
     "probe_configs",
     "rank_targets",
+    "reducer_for",
     "reducer_presets",
+    "register_reducer",
     "ridge",
     "weigh_examples",
 ]

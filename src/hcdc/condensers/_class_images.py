@@ -5,19 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hcdc.core.errors import InputError
 from hcdc.core.labels import members
 from hcdc.datasets import Images
-from hcdc.tasks import ImageTask, Task
+from hcdc.networks import ConvNet
+from hcdc.tasks import ImageTask
 
 
-def image_task(task: Task, method: str) -> ImageTask:
-    """The task, if it is one on images; a sentence otherwise."""
-    if not isinstance(task, ImageTask):
-        raise InputError(
-            f"method '{method}' condenses images, and this task is '{task.kind}'; use method 'random'"
-        )
-    return task
+def convnet(task: ImageTask, width: int, depth: int) -> ConvNet:
+    """A ConvNet for the images of a task."""
+    channels, height, side = task.data.shape
+    return ConvNet(channels, task.num_classes, (height, side), width, depth)
 
 
 def class_groups(y: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:

@@ -16,9 +16,7 @@ import numpy as np
 import torch
 
 from hcdc.condensers._base import Reducer
-from hcdc.condensers._coreset import Coreset
 from hcdc.condensers._hcdc import HCDC, learn_validation
-from hcdc.condensers._image_coreset import embedding_steps
 from hcdc.condensers._probing import (
     FEWEST,
     Probing,
@@ -31,7 +29,7 @@ from hcdc.condensers._probing import (
     probe_configs,
     weigh_examples,
 )
-from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_presets
+from hcdc.condensers._registry import REDUCERS, reducer_for, reducer_presets
 from hcdc.core.checkpoint import Checkpoint, content_key
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import HcdcError, InputError, NumericalError, unknown_name
@@ -95,24 +93,6 @@ def _settings(form: type[S], preset: str | None, overrides: dict[str, Any]) -> S
             raise InputError(f"setting '{key}' of method 'hcdc' must be {known[key].type}, got {value!r}")
     own = {f.name for f in dataclasses.fields(form)}
     return form(**{key: value for key, value in settings.items() if key in own})
-
-
-def _reducer(
-    name: str, preset: str | None, task: Task, dataset: str, overrides: dict[str, Any]
-) -> tuple[Reducer, str | None]:
-    """The reducer with the given preset, else the one named as the data set, else its default.
-
-    The default of K-Center and Herding is for graphs; of images it is that of CIFAR-10, for as many epochs.
-    """
-    presets = reducer_presets(name)
-    of_images = isinstance(task, ImageTask) and issubclass(REDUCERS[name], Coreset)
-    for choice in (preset, dataset.removesuffix("-embedded"), "default"):
-        if choice is not None and choice in presets:
-            if choice == "default" and of_images:
-                epochs = {"steps": embedding_steps(len(task.train))}
-                return make_reducer(name, "cifar10", **{**epochs, **overrides}), choice
-            return make_reducer(name, choice, **overrides), choice
-    return make_reducer(name, None, **overrides), None
 
 
 @dataclass(frozen=True)
@@ -418,8 +398,8 @@ def plan(
     _check_types(task, space, train_size, val_size, seed, truth_epochs)
     if truth is not None:
         check_truth(truth, task)
-    if method not in METHODS:
-        raise unknown_name("method", method, METHODS)
+    if method not in (*REDUCERS, "hcdc"):
+        raise unknown_name("method", method, (*REDUCERS, "hcdc"))
     learned = method == "hcdc"
     default = ("reach" if task.kind == "graph" else "random") if learned else method
     train_method = train_method or default
@@ -458,7 +438,7 @@ def plan(
     of_train = options
     if learned:
         of_train = {k.removeprefix(TRAIN): options.pop(k) for k in list(options) if k.startswith(TRAIN)}
-    reducer, reducer_preset = _reducer(train_method, preset, task, name, of_train)
+    reducer, reducer_preset = reducer_for(train_method, task, preset, of_train)
     if preset is not None and not learned and preset != reducer_preset and reducer_presets(method):
         raise unknown_name(f"preset of method '{method}'", preset, reducer_presets(method))
     config, probing = None, None

@@ -10,22 +10,19 @@ compiled and autograd is faster, so it is used there (`PlainPass`).
 
 from __future__ import annotations
 
-import dataclasses
-import math
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from hcdc.condensers._base import Reducer
-from hcdc.core.checkpoint import Checkpoint
-from hcdc.core.errors import InputError, NumericalError
+from hcdc.core.checkpoint import Checkpoint, Loop, Resumable
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive, stream
+from hcdc.core.settings import setting
 from hcdc.datasets import Images
 from hcdc.networks import ConvNet, Params
 from hcdc.tasks import ImageTask, Task
@@ -40,9 +37,6 @@ from hcdc.training import (
     recorded,
     shown,
 )
-
-SAVE_SECONDS = 5.0
-"""Seconds between two checkpoints: what an interruption can lose, rounded up to whole iterations."""
 
 IMAGES = 2560
 """Images of one pass of the matching step, at most (at least one class); bounds the memory."""
@@ -97,34 +91,20 @@ class ImageMatching(Reducer):
         width, depth: Of the ConvNet.
     """
 
-    iterations: int = 1000
-    outer: int = 50
-    inner: int = 10
-    lr_img: float = 0.1
-    momentum: float = 0.5
-    lr_net: float = 0.01
-    batch_real: int = 256
-    batch_train: int = 256
-    width: int = 128
-    depth: int = 3
+    iterations: int = setting(1000, least=1)
+    outer: int = setting(50, least=1)
+    inner: int = setting(10, least=0)
+    lr_img: float = setting(0.1, above=0)
+    momentum: float = setting(0.5, least=0, below=1)
+    lr_net: float = setting(0.01, above=0)
+    batch_real: int = setting(256, least=1)
+    batch_train: int = setting(256, least=1)
+    width: int = setting(128, least=1)
+    depth: int = setting(3, least=1)
 
+    takes = ("image",)
     title: ClassVar[str]
     augmented: ClassVar[bool]
-
-    def __post_init__(self) -> None:
-        for key in ("iterations", "outer", "batch_real", "batch_train", "width", "depth"):
-            if getattr(self, key) < 1:
-                raise InputError(f"{self.name}: {key} must be at least 1, got {getattr(self, key)}")
-        for key in ("lr_img", "lr_net"):
-            if not getattr(self, key) > 0:
-                raise InputError(f"{self.name}: {key} must be positive, got {getattr(self, key)}")
-        if self.inner < 0:
-            raise InputError(f"{self.name}: inner must not be negative, got {self.inner}")
-        if not 0 <= self.momentum < 1:
-            raise InputError(f"{self.name}: momentum must be in [0, 1), got {self.momentum}")
-
-    def settings(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
     @abstractmethod
     def start(self, task: ImageTask, part: str, size: int, seed: int) -> Tensor:
@@ -143,37 +123,29 @@ class ImageMatching(Reducer):
         self, task: Task, part: str, size: int, seed: int, checkpoint: Checkpoint | None = None
     ) -> Iterator[Iterate]:
         """The run, iteration by iteration: first where it starts or continues, last what `reduce` returns."""
-        if not isinstance(task, ImageTask):
-            raise InputError(
-                f"method '{self.name}' condenses images, and this task is '{task.kind}'; use method 'random'"
-            )
         checkpoint = checkpoint or Checkpoint(None)
-        run = Matching(self, task, part, size, seed)
-        done = run.load(checkpoint)
-        yield Iterate(done, run.images(), None)
-        if done < self.iterations:
+        run = Matching(self, self.check_task(task), part, size, seed)
+        loop = Loop(run, checkpoint, self.iterations, self.title, "iteration")
+        yield Iterate(loop.done, run.images(), None)
+        if loop.done < self.iterations:
             run.record()
-        saved = time.monotonic()
-        for iteration in range(done, self.iterations):
+        for iteration in loop.steps():
             run.begin(iteration)
             for step in range(self.outer):
                 if step:
                     run.train(step - 1)
                 run.match(step)
             distance = run.distance()
-            if not math.isfinite(distance):
-                raise NumericalError(
-                    f"{self.title} diverged in iteration {iteration + 1} of {self.iterations}: NaN or "
-                    f"infinity at learning rate {self.lr_img} of the pixels and {self.lr_net} of the "
-                    "network; try smaller ones"
-                )
-            if iteration + 1 == self.iterations or time.monotonic() - saved >= SAVE_SECONDS:
-                run.save(checkpoint, iteration + 1)
-                saved = time.monotonic()
+            loop.check(
+                f"NaN or infinity at learning rate {self.lr_img} of the pixels and {self.lr_net} of the "
+                "network; try smaller ones",
+                distance,
+            )
+            loop.made()
             yield Iterate(iteration + 1, run.images(), distance)
 
 
-class Matching:
+class Matching(Resumable):
     """One run: tensors that stay where they are, and the two steps on them, recorded on CUDA.
 
     Synthetic images are kept as ``[classes, most, c, h, w]``, where ``most`` is the largest number a class
@@ -320,16 +292,8 @@ class Matching:
         """A copy of the synthetic images as they are now."""
         return Images(self.x.flatten(0, 1)[self.slots], self.y.clone())
 
-    def save(self, checkpoint: Checkpoint, iteration: int) -> None:
-        checkpoint.save({"x": self.x, "velocity": self.velocity}, {"iteration": iteration})
-
-    def load(self, checkpoint: Checkpoint) -> int:
-        """Take up what a checkpoint holds; returns the iterations made."""
-        if (saved := checkpoint.load()) is None:
-            return 0
-        self.x.copy_(saved[0]["x"])
-        self.velocity.copy_(saved[0]["velocity"])
-        return int(saved[1]["iteration"])
+    def tensors(self) -> dict[str, Tensor]:
+        return {"x": self.x, "velocity": self.velocity}
 
 
 def _filled(y: Tensor, classes: int) -> Tensor:

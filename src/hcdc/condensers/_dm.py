@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-import time
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from hcdc.condensers._base import Reducer
-from hcdc.condensers._class_images import Grouped, RealBatches, image_task
-from hcdc.core.checkpoint import Checkpoint
-from hcdc.core.errors import InputError, NumericalError
+from hcdc.condensers._class_images import Grouped, RealBatches, convnet
+from hcdc.core.checkpoint import Checkpoint, Loop, Resumable
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
+from hcdc.core.settings import setting
 from hcdc.datasets import Images
 from hcdc.networks import ConvNet, Params
 from hcdc.tasks import ImageTask, Task
@@ -34,9 +30,6 @@ from hcdc.training import (
     shown,
     views,
 )
-
-SAVE_SECONDS = 10.0
-"""Seconds between two checkpoints: what an interruption can lose."""
 
 BLOCK = 10
 """Iterations whose random draws are made at once; the loss is read and the state stored between blocks."""
@@ -65,50 +58,28 @@ class DM(Reducer):
         width, depth: Of the ConvNet.
     """
 
-    iterations: int = 20_000
-    lr_img: float = 1.0
-    momentum: float = 0.5
-    batch: int = 256
-    width: int = 128
-    depth: int = 3
+    iterations: int = setting(20_000, least=1)
+    lr_img: float = setting(1.0, above=0)
+    momentum: float = setting(0.5, least=0, below=1)
+    batch: int = setting(256, least=1)
+    width: int = setting(128, least=1)
+    depth: int = setting(3, least=1)
 
     name = "dm"
-
-    def __post_init__(self) -> None:
-        for key in ("iterations", "batch", "width", "depth"):
-            if getattr(self, key) < 1:
-                raise InputError(f"dm: {key} must be at least 1, got {getattr(self, key)}")
-        if not self.lr_img > 0 or not 0 <= self.momentum < 1:
-            raise InputError(
-                f"dm: lr_img must be positive and momentum in [0, 1), got {self.lr_img} and {self.momentum}"
-            )
-
-    def settings(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+    takes = ("image",)
 
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
     ) -> Images:
-        images = image_task(task, self.name)
+        images: ImageTask = self.check_task(task)
         start = images.sample(part, size, derive(seed, self.name, part, "start"))
         match = _Matching(self, images, part, start)
-        done = match.load(checkpoint)
-        phase = progress.phase("DM", self.iterations)
-        phase.first_step = done
-        saved = time.monotonic()
-        while done < self.iterations:
+        loop = Loop(match, checkpoint, self.iterations, "DM", "iteration")
+        for done in loop.steps(progress.phase("DM", self.iterations)):
             count = min(BLOCK, self.iterations - done)
             loss = match.run(derive(seed, self.name, part, done), count)
-            done += count
-            if not math.isfinite(loss):
-                raise NumericalError(
-                    f"DM diverged within iterations {done - count + 1} to {done} of {self.iterations}: NaN "
-                    f"or infinity at lr_img {self.lr_img}; try a smaller one"
-                )
-            if done == self.iterations or time.monotonic() - saved >= SAVE_SECONDS:
-                match.save(checkpoint, done)
-                saved = time.monotonic()
-            phase.step(done, f"matching loss {loss:.4g}")
+            loop.check(f"NaN or infinity at lr_img {self.lr_img}; try a smaller one", loss, count=count)
+            loop.made(f"matching loss {loss:.4g}", count)
         return match.small.images()
 
 
@@ -175,13 +146,12 @@ def matching_slope(
     return away.square().sum(), augment_back(gradient, a)
 
 
-class _Matching:
+class _Matching(Resumable):
     """The synthetic images and everything that an iteration reads and writes, at fixed places."""
 
     def __init__(self, config: DM, task: ImageTask, part: str, start: Images):
-        channels, height, width = task.data.shape
         self.config, classes, device = config, task.num_classes, start.x.device
-        self.net = ConvNet(channels, classes, (height, width), config.width, config.depth)
+        self.net = convnet(task, config.width, config.depth)
         self.dtype = compute_type(device, start.x.dtype)
         self.small, self.real = Grouped(start, classes), RealBatches(task, part, config.batch)
         self.velocity = torch.zeros_like(self.small.x)
@@ -190,7 +160,7 @@ class _Matching:
         self.initialiser = Initialiser(self.net, device)
         self.vector = torch.zeros(self.initialiser.length, device=device)
         self.index = self.real.index[:, : self.real.batch].clone()
-        self.augmentation = Augmentation.identity(classes, (height, width), device)
+        self.augmentation = Augmentation.identity(classes, self.net.size, device)
         each = self.real.batch + self.small.x.shape[1]
         at_once = max(1, AT_ONCE.get(device.type, AT_ONCE["cuda"]) // each)
         self.chunks = [slice(first, first + at_once) for first in range(0, classes, at_once)]
@@ -230,13 +200,5 @@ class _Matching:
             self.step()
         return float(self.total) / count
 
-    def save(self, checkpoint: Checkpoint, done: int) -> None:
-        checkpoint.save({"x": self.small.x, "velocity": self.velocity}, {"done": done})
-
-    def load(self, checkpoint: Checkpoint) -> int:
-        """Take up a stored state; returns the iterations done."""
-        if (saved := checkpoint.load()) is None:
-            return 0
-        self.small.x.copy_(saved[0]["x"])
-        self.velocity.copy_(saved[0]["velocity"])
-        return int(saved[1]["done"])
+    def tensors(self) -> dict[str, Tensor]:
+        return {"x": self.small.x, "velocity": self.velocity}

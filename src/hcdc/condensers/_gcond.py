@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-import time
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from hcdc.condensers._base import Reducer, allocate_labels
-from hcdc.condensers._nodes import graph_task, rows
+from hcdc.condensers._base import Reducer
 from hcdc.condensers._pge import PGEParams, init_pge, pge_adjacency
 from hcdc.condensers._sgc import (
     ClassBatches,
@@ -21,20 +18,18 @@ from hcdc.condensers._sgc import (
     init_sgc,
     matching_distance,
     propagated,
+    rows,
     sgc_gradients,
     with_ones,
 )
-from hcdc.core.checkpoint import Checkpoint
-from hcdc.core.errors import InputError, NumericalError
+from hcdc.core.checkpoint import Checkpoint, Loop, Resumable
 from hcdc.core.labels import draw_members, members
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import stream
+from hcdc.core.settings import setting
 from hcdc.datasets import Graph, Nodes, normalise_dense
-from hcdc.tasks import Task
+from hcdc.tasks import GraphTask, Task
 from hcdc.training import Adam
-
-SAVE_SECONDS = 5.0
-"""Seconds between two checkpoints: what an interruption can lose."""
 
 
 @dataclass(frozen=True)
@@ -59,30 +54,17 @@ class GradientMatching(Reducer):
         batch: Original nodes drawn of each class a step.
     """
 
-    epochs: int = 600
-    outer: int = 20
-    inner: int = 15
-    lr_feat: float = 1e-4
-    lr_model: float = 0.01
-    hops: int = 2
-    hidden: int = 0
-    batch: int = 256
+    epochs: int = setting(600, least=1)
+    outer: int = setting(20, least=1)
+    inner: int = setting(15, least=0)
+    lr_feat: float = setting(1e-4, above=0)
+    lr_model: float = setting(0.01, above=0)
+    hops: int = setting(2, least=1)
+    hidden: int = setting(0, least=0)
+    batch: int = setting(256, least=1)
 
+    takes = ("graph",)
     title: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        for key in ("epochs", "outer", "hops", "batch"):
-            if getattr(self, key) < 1:
-                raise InputError(f"{self.name}: {key} must be at least 1, got {getattr(self, key)}")
-        for key in ("inner", "hidden"):
-            if getattr(self, key) < 0:
-                raise InputError(f"{self.name}: {key} must not be negative, got {getattr(self, key)}")
-        for key in ("lr_feat", "lr_model"):
-            if not getattr(self, key) > 0:
-                raise InputError(f"{self.name}: {key} must be positive, got {getattr(self, key)}")
-
-    def settings(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
     # the synthetic structure: what GCond and GCond-X differ in
 
@@ -108,37 +90,29 @@ class GradientMatching(Reducer):
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
     ) -> Nodes:
-        graph = graph_task(task, self.name)
+        graph: GraphTask = self.check_task(task)
         nodes, classes = graph.part(part), graph.num_classes
-        y = allocate_labels(nodes.y, size, classes, f"{part}_size")
+        y = graph.labels(part, size)
         start = stream(seed, self.name, part, "start")
         counts = y.bincount(minlength=classes).tolist()
         picked = torch.cat(draw_members(members(nodes.y, classes), counts, start)).to(nodes.y.device)
         x = rows(nodes.graph, nodes.positions()[picked])
         state = _State(x, self.init_structure(x.shape[1], start), self.lr_feat, self.structure_lr)
-        state.load(checkpoint)
+        loop = Loop(state, checkpoint, self.epochs, self.title, "epoch")
 
         real = ClassBatches(propagated(nodes, self.hops), nodes.y, classes, self.batch)
         labels = _Labels(y, classes, x)
-        phase = progress.phase(self.title, self.epochs)
-        saved = time.monotonic()
-        for epoch in range(state.epoch, self.epochs):
+        for epoch in loop.steps(progress.phase(self.title, self.epochs)):
             what = "adjacency" if self.learns_structure(epoch) else "features"
             learn = state.optimisers[what]
             distance = self._epoch(state, learn, real, labels, stream(seed, self.name, part, epoch))
-            if not (
-                math.isfinite(distance) and all(bool(t.isfinite().all()) for t in learn.tensors.values())
-            ):
-                raise NumericalError(
-                    f"{self.title} diverged in epoch {epoch + 1} of {self.epochs}: NaN or infinity at "
-                    f"learning rate {learn.lr} of the {what} and {self.lr_model} of the network; "
-                    "try smaller ones"
-                )
-            state.epoch = epoch + 1
-            if state.epoch == self.epochs or time.monotonic() - saved >= SAVE_SECONDS:
-                state.save(checkpoint)
-                saved = time.monotonic()
-            phase.step(state.epoch, f"matching distance {distance:.3f}")
+            loop.check(
+                f"NaN or infinity at learning rate {learn.lr} of the {what} and {self.lr_model} of the "
+                "network; try smaller ones",
+                distance,
+                *learn.learned.values(),
+            )
+            loop.made(f"matching distance {distance:.3f}")
         return Nodes(self._graph(state), y.to(x.device))
 
     def _propagate(self, state: _State) -> Tensor:
@@ -199,34 +173,28 @@ class _Labels:
         self.groups = Groups(members(y, classes), like.device, like.dtype)
 
 
-class _State:
+class _State(Resumable):
     """What an epoch changes: features, structure and their optimisers; stored in checkpoints."""
 
     def __init__(self, x: Tensor, structure: PGEParams, lr_feat: float, lr_structure: float):
-        self.x, self.epoch = x, 0
+        self.x = x
         self.pge = {name: p.to(x) for name, p in structure.items()}
         self.optimisers = {"features": Adam({"x": x}, lr_feat), "adjacency": Adam(self.pge, lr_structure)}
 
-    def _tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
         return {
-            f"{what}.{kind}.{name}": tensor
+            f"{what}.{name}": tensor
             for what, adam in self.optimisers.items()
-            for kind, tensors in (("value", adam.tensors), ("first", adam.first), ("second", adam.second))
-            for name, tensor in tensors.items()
+            for name, tensor in adam.tensors().items()
         }
 
-    def save(self, checkpoint: Checkpoint) -> None:
-        steps = {what: adam.steps for what, adam in self.optimisers.items()}
-        checkpoint.save(self._tensors(), {"epoch": self.epoch, "steps": steps})
+    def values(self) -> dict[str, Any]:
+        return {"steps": {what: adam.steps for what, adam in self.optimisers.items()}}
 
-    def load(self, checkpoint: Checkpoint) -> None:
-        if (saved := checkpoint.load()) is None:
-            return
-        for name, tensor in self._tensors().items():
-            tensor.copy_(saved[0][name])
-        self.epoch = saved[1]["epoch"]
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
         for what, adam in self.optimisers.items():
-            adam.steps = saved[1]["steps"][what]
+            adam.steps = values["steps"][what]
+        return super().restore(tensors, values)
 
 
 @dataclass(frozen=True)
@@ -238,9 +206,9 @@ class GCondX(GradientMatching):
     until a GCN learns little from them. The defaults stop before that.
     """
 
-    epochs: int = 200
-    outer: int = 5
-    inner: int = 1
+    epochs: int = setting(200, least=1)
+    outer: int = setting(5, least=1)
+    inner: int = setting(1, least=0)
 
     name = "gcondx"
     title = "GCond-X"
@@ -272,20 +240,12 @@ class GCond(GradientMatching):
             graphs) before it tests other architectures than GCN, and not for the GCN.
     """
 
-    lr_adj: float = 1e-4
-    pge_hidden: int = 128
-    cut: float = 0.0
+    lr_adj: float = setting(1e-4, above=0)
+    pge_hidden: int = setting(128, least=1)
+    cut: float = setting(0.0, least=0, below=1)
 
     name = "gcond"
     title = "GCond"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.lr_adj > 0 or self.pge_hidden < 1 or not 0 <= self.cut < 1:
-            raise InputError(
-                f"gcond: lr_adj must be positive, pge_hidden at least 1 and cut in [0, 1), "
-                f"got {self.lr_adj}, {self.pge_hidden} and {self.cut}"
-            )
 
     def init_structure(self, features: int, generator: torch.Generator) -> PGEParams:
         return init_pge(features, self.pge_hidden, generator)

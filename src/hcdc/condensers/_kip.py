@@ -12,29 +12,24 @@ initialisation, fresh in every step (the idea of RFAD; the exact convolutional k
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from hcdc.condensers._base import Reducer
-from hcdc.condensers._class_images import image_task
-from hcdc.core.checkpoint import Checkpoint
-from hcdc.core.errors import InputError, NumericalError, unknown_name
+from hcdc.condensers._class_images import convnet
+from hcdc.core.checkpoint import Checkpoint, Loop
+from hcdc.core.errors import NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
+from hcdc.core.settings import setting
 from hcdc.datasets import Images
 from hcdc.networks import ConvNet, Params
 from hcdc.tasks import ImageTask, Task
 from hcdc.training import Adam, Initialiser, compute_type, embed, views
-
-SAVE_SECONDS = 5.0
-"""Seconds between two checkpoints: what an interruption can lose."""
 
 CHUNK = 1000
 """Images that a network embeds at once; bounds the memory."""
@@ -163,29 +158,17 @@ class KIP(Reducer):
         depth: Blocks of the ConvNets (conv), or hidden layers (fc).
     """
 
-    kernel: str = "conv"
-    steps: int = 1000
-    lr: float = 0.01
-    batch: int = 2000
-    reg: float = 5e-3
-    networks: int = 8
-    width: int = 128
-    depth: int = 3
+    kernel: str = setting("conv", choices=KERNELS)
+    steps: int = setting(1000, least=1)
+    lr: float = setting(0.01, above=0)
+    batch: int = setting(2000, least=1)
+    reg: float = setting(5e-3, above=0)
+    networks: int = setting(8, least=1)
+    width: int = setting(128, least=1)
+    depth: int = setting(3, least=1)
 
     name = "kip"
-
-    def __post_init__(self) -> None:
-        if self.kernel not in KERNELS:
-            raise unknown_name("kip: kernel", self.kernel, KERNELS)
-        for key in ("steps", "batch", "networks", "width", "depth"):
-            if getattr(self, key) < 1:
-                raise InputError(f"kip: {key} must be at least 1, got {getattr(self, key)}")
-        for key in ("lr", "reg"):
-            if not getattr(self, key) > 0:
-                raise InputError(f"kip: {key} must be positive, got {getattr(self, key)}")
-
-    def settings(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+    takes = ("image",)
 
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
@@ -211,33 +194,26 @@ class KIP(Reducer):
             every: Steps from one to the next; 0 gives the last alone. A run that continues gives those that
                 are still to come.
         """
-        images = image_task(task, self.name)
+        images: ImageTask = self.check_task(task)
         start = images.sample(part, size, derive(seed, self.name, part, "start"))
         x = start.x.clone()
         adam = Adam({"x": x}, self.lr)
-        _load(adam, checkpoint)
-        if adam.steps < self.steps:
+        loop = Loop(adam, checkpoint, self.steps, "KIP")
+        if loop.done < self.steps:
             regression = _Regression(self, images, part, start.y)
-            phase = progress.phase("KIP", self.steps)
-            saved = time.monotonic()
-            for step in range(adam.steps, self.steps):
+            for step in loop.steps(progress.phase("KIP", self.steps)):
                 loss, slope = regression.slope(x, derive(seed, self.name, part, step))
                 adam.step(slope)
-                self._check(loss, x, step)
-                if adam.steps == self.steps or time.monotonic() - saved >= SAVE_SECONDS:
-                    _save(adam, checkpoint)
-                    saved = time.monotonic()
-                phase.step(adam.steps, f"squared error {2 * loss:.4f}")
-                if every and adam.steps % every == 0 and adam.steps < self.steps:
-                    yield adam.steps, Images(x.clone(), start.y)
+                loop.check(
+                    f"NaN or infinity at learning rate {self.lr} and ridge {self.reg}; try a smaller lr or a "
+                    "larger reg",
+                    loss,
+                    x,
+                )
+                loop.made(f"squared error {2 * loss:.4f}")
+                if every and loop.done % every == 0 and loop.done < self.steps:
+                    yield loop.done, Images(x.clone(), start.y)
         yield self.steps, Images(x, start.y)
-
-    def _check(self, loss: float, x: Tensor, step: int) -> None:
-        if not (math.isfinite(loss) and bool(x.isfinite().all())):
-            raise NumericalError(
-                f"KIP diverged in step {step + 1} of {self.steps}: NaN or infinity at learning rate "
-                f"{self.lr} and ridge {self.reg}; try a smaller lr or a larger reg"
-            )
 
 
 class _Regression:
@@ -249,9 +225,8 @@ class _Regression:
         self.y, self.targets = self._centred(y), self._centred(self.images.y)
         self.batch = min(config.batch, len(self.images))
         self.generator = torch.Generator(self.device)
-        channels, height, width = task.data.shape
         if config.kernel == "conv":
-            self.net = ConvNet(channels, task.num_classes, (height, width), config.width, config.depth)
+            self.net = convnet(task, config.width, config.depth)
             self.initialiser = Initialiser(self.net, self.device)
 
     def _centred(self, y: Tensor) -> Tensor:
@@ -281,15 +256,3 @@ class _Regression:
         u = torch.rand(self.initialiser.length, generator=generator, device=self.device)
         self.initialiser.write(vector, u)
         return views(self.net, vector.to(compute_type(self.device, like)))
-
-
-def _save(adam: Adam, checkpoint: Checkpoint) -> None:
-    tensors = {"x": adam.tensors["x"], "first": adam.first["x"], "second": adam.second["x"]}
-    checkpoint.save(tensors, {"steps": adam.steps})
-
-
-def _load(adam: Adam, checkpoint: Checkpoint) -> None:
-    if (saved := checkpoint.load()) is not None:
-        for own, name in ((adam.tensors, "x"), (adam.first, "first"), (adam.second, "second")):
-            own["x"].copy_(saved[0][name])
-        adam.steps = saved[1]["steps"]

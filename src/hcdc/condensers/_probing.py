@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -23,7 +22,7 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Phase
-from hcdc.core.ranks import spearman, standard
+from hcdc.core.ranks import spearman, standard, standard_ranks
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream
 from hcdc.spaces import Space, halves
@@ -103,11 +102,10 @@ def companion_configs(space: Space, probes: int, count: int, seed: int) -> list[
 
 def rank_targets(truth: Sequence[float]) -> Tensor:
     """Average ranks of full-data scores with mean 0 and variance 1, ``[m]``."""
-    values = np.asarray(truth, np.float64)
-    ranked = stats.rankdata(values)
-    if ranked.std() == 0:
+    ranked = standard_ranks(truth)
+    if not ranked.any():
         raise InputError("all probes have the same full-data result, so there is no order to learn from them")
-    return torch.from_numpy((ranked - ranked.mean()) / ranked.std())
+    return torch.from_numpy(ranked)
 
 
 def correlation(losses: Tensor, target: Tensor) -> Tensor:

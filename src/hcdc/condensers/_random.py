@@ -28,6 +28,3 @@ class RandomReducer(Reducer):
         small = task.sample(part, size, derive(seed, "random", part))
         phase.step(1)
         return small
-
-    def settings(self) -> dict[str, Any]:
-        return {}

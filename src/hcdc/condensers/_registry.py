@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from functools import cache
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
@@ -19,21 +18,58 @@ from hcdc.condensers._random import RandomReducer
 from hcdc.condensers._reach import Reach
 from hcdc.condensers._tm import TM
 from hcdc.core.errors import InputError, unknown_name
+from hcdc.core.settings import Presets
+from hcdc.tasks import Task
 
-REDUCERS: dict[str, type[Reducer]] = {
-    reducer.name: reducer
-    for reducer in (RandomReducer, Reach, KCenter, Herding, GCondX, GCond, DC, DSA, DM, KIP, TM)
-}
+REDUCERS: dict[str, type[Reducer]] = {}
+"""Every method that makes S_train, by name."""
+
+PRESETS: dict[str, Presets] = {}
+"""The presets of each of them, once they are read."""
+
+BARE: Presets = {"default": {"note": "the defaults of the class", "settings": {}}}
 
 
-@cache
-def reducer_presets(name: str) -> dict[str, dict[str, Any]]:
+def register_reducer(reducer: type[Reducer], presets: Presets | None = None) -> type[Reducer]:
+    """Make a method known to `condense` and the command line under its ``name``.
+
+    Args:
+        reducer: The class; this may also be its decorator.
+        presets: Named settings, ``{preset: {"note": where it comes from, "settings": {...}}}``.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> import hcdc
+        >>> @hcdc.condensers.register_reducer
+        ... @dataclass(frozen=True)
+        ... class First(hcdc.condensers.Reducer):
+        ...     name = "first"
+        ...     def reduce(self, task, part, size, seed, *, progress, checkpoint):
+        ...         return task.sample(part, size, 0)
+        >>> hcdc.condensers.make_reducer("first")
+        First()
+    """
+    known = REDUCERS.get(reducer.name, reducer)
+    if (known.__module__, known.__qualname__) != (reducer.__module__, reducer.__qualname__):
+        raise InputError(
+            f"method '{reducer.name}' is {known.__module__}.{known.__qualname__} already; choose another name"
+        )
+    for preset, content in (presets or {}).items():
+        reducer(**content["settings"])
+        if "note" not in content:
+            raise InputError(f"preset '{preset}' of method '{reducer.name}' needs a note")
+    REDUCERS[reducer.name], PRESETS[reducer.name] = reducer, {**BARE, **(presets or {})}
+    return reducer
+
+
+def reducer_presets(name: str) -> Presets:
     """The presets of a method: ``{preset: {"note": where it comes from, "settings": {...}}}``."""
     if name not in REDUCERS:
         raise unknown_name("method", name, REDUCERS)
-    text = resources.files("hcdc.condensers").joinpath("presets", f"{name}.json").read_text()
-    presets: dict[str, dict[str, Any]] = json.loads(text)
-    return presets
+    if name not in PRESETS:
+        text = resources.files("hcdc.condensers").joinpath("presets", f"{name}.json").read_text()
+        PRESETS[name] = json.loads(text)
+    return PRESETS[name]
 
 
 def make_reducer(name: str, preset: str | None = None, **overrides: Any) -> Reducer:
@@ -49,17 +85,27 @@ def make_reducer(name: str, preset: str | None = None, **overrides: Any) -> Redu
         100
     """
     presets = reducer_presets(name)
-    if preset is not None and preset not in presets:
-        raise unknown_name(f"preset of method '{name}'", preset, presets)
-    reducer = REDUCERS[name]
-    fields = {field.name: field for field in dataclasses.fields(reducer)}  # type: ignore[arg-type]
-    for key, value in overrides.items():
-        if key not in fields:
-            if not fields:
-                raise InputError(f"method '{name}' has no settings, but '{key}' was given")
-            raise unknown_name(f"setting of method '{name}'", key, fields)
-        wanted = {"int": int, "str": str}.get(str(fields[key].type), (int, float))
-        if isinstance(value, bool) or not isinstance(value, wanted):
-            raise InputError(f"setting '{key}' of method '{name}' must be {fields[key].type}, got {value!r}")
-    settings = {} if preset is None else presets[preset]["settings"]
-    return reducer(**{**settings, **overrides})
+    return REDUCERS[name].from_preset(preset, overrides, presets)
+
+
+def reducer_for(
+    name: str, task: Task, preset: str | None = None, overrides: Mapping[str, Any] | None = None
+) -> tuple[Reducer, str]:
+    """A reducer for a task, and the preset it has.
+
+    The preset is the one given, else the one named as the data set, else the default, with the settings that
+    fit the task. A preset that the method does not have counts as none.
+    """
+    presets = reducer_presets(name)
+    REDUCERS[name].check_task(task)
+    for choice in (preset or "default", task.name.removesuffix("-embedded")):
+        if choice in presets and choice != "default":
+            return make_reducer(name, choice, **(overrides or {})), choice
+    fitting = {**REDUCERS[name].defaults_for(task), **(overrides or {})}
+    return make_reducer(name, "default", **fitting), "default"
+
+
+REDUCERS.update(
+    (reducer.name, reducer)
+    for reducer in (RandomReducer, Reach, KCenter, Herding, GCondX, GCond, DC, DSA, DM, KIP, TM)
+)

@@ -16,9 +16,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from hcdc.condensers._nodes import rows
 from hcdc.core.labels import draw_members, members
-from hcdc.datasets import Nodes
+from hcdc.core.sparse import SparseMatrix
+from hcdc.datasets import Graph, Nodes
+
+
+def rows(graph: Graph, index: Tensor) -> Tensor:
+    """The features of the nodes ``index`` as a dense tensor ``[m, d]``."""
+    if isinstance(graph.x, SparseMatrix):
+        return graph.x.rows(index).to_dense()
+    return graph.x[index]
 
 
 def with_ones(z: Tensor) -> Tensor:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -30,7 +29,7 @@ import torch
 from torch import Tensor
 
 from hcdc.condensers._base import Reducer
-from hcdc.condensers._class_images import image_task
+from hcdc.condensers._class_images import convnet
 from hcdc.condensers._experts import (
     AUGMENTED,
     PULLED_BACK,
@@ -41,17 +40,15 @@ from hcdc.condensers._experts import (
     train_experts,
 )
 from hcdc.condensers._forecast import made_once, measured
-from hcdc.core.checkpoint import Checkpoint
-from hcdc.core.errors import HcdcError, InputError, NumericalError, unknown_name
+from hcdc.core.checkpoint import Checkpoint, Loop, Resumable
+from hcdc.core.errors import HcdcError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive, stream
+from hcdc.core.settings import setting
 from hcdc.datasets import Images
 from hcdc.networks import ConvNet
 from hcdc.tasks import ImageTask, Task
 from hcdc.training import Augmentation, draw_each, recorded
-
-SAVE_SECONDS = 5.0
-"""Seconds between two checkpoints: what an interruption can lose."""
 
 CHECK = 10
 """Iterations between two looks at the distance; each look waits for the device."""
@@ -96,42 +93,23 @@ class TM(Reducer):
             trained in bf16. Elsewhere both are float32.
     """
 
-    iterations: int = 5000
-    student_steps: int = 30
-    target_epochs: int = 2
-    start_epochs: int = 40
-    batch: int = 0
-    lr_img: float = 1000.0
-    lr_step: float = 1e-5
-    step_size: float = 1e-3
-    experts: int = 20
-    expert_lr: float = 0.01
-    expert_batch: int = 256
-    width: int = 128
-    depth: int = 3
-    precision: str = "bf16"
+    iterations: int = setting(5000, least=1)
+    student_steps: int = setting(30, least=1)
+    target_epochs: int = setting(2, least=1)
+    start_epochs: int = setting(40, least=1)
+    batch: int = setting(0, least=0)
+    lr_img: float = setting(1000.0, above=0)
+    lr_step: float = setting(1e-5, least=0)
+    step_size: float = setting(1e-3, above=0)
+    experts: int = setting(20, least=1)
+    expert_lr: float = setting(0.01, above=0)
+    expert_batch: int = setting(256, least=1)
+    width: int = setting(128, least=1)
+    depth: int = setting(3, least=1)
+    precision: str = setting("bf16", choices=PRECISIONS)
 
     name = "tm"
-
-    def __post_init__(self) -> None:
-        for key in ("iterations", "student_steps", "target_epochs", "start_epochs", "experts"):
-            self._at_least(key, 1)
-        for key, least in (("expert_batch", 1), ("width", 1), ("depth", 1), ("batch", 0)):
-            self._at_least(key, least)
-        for key in ("lr_img", "step_size", "expert_lr"):
-            if not getattr(self, key) > 0:
-                raise InputError(f"tm: {key} must be positive, got {getattr(self, key)}")
-        if not self.lr_step >= 0:
-            raise InputError(f"tm: lr_step must not be negative, got {self.lr_step}")
-        if self.precision not in PRECISIONS:
-            raise unknown_name("tm: precision", self.precision, PRECISIONS)
-
-    def _at_least(self, key: str, least: int) -> None:
-        if getattr(self, key) < least:
-            raise InputError(f"tm: {key} must be at least {least}, got {getattr(self, key)}")
-
-    def settings(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+    takes = ("image",)
 
     @property
     def expert_epochs(self) -> int:
@@ -143,8 +121,8 @@ class TM(Reducer):
 
     def seconds(self, task: Task, part: str, size: int) -> float:
         """From one step of an expert and one of a student, forwards and backwards."""
-        images = image_task(task, self.name)
-        whole, net = images.part(part), network(self, images)
+        images: ImageTask = self.check_task(task)
+        whole, net = images.part(part), convnet(images, self.width, self.depth)
         device, batch = whole.y.device, min(self.expert_batch, len(whole))
 
         def expert(count: int) -> ExpertTrainer:
@@ -194,13 +172,13 @@ class TM(Reducer):
             every: Iterations from one to the next; 0 gives the last alone. A run that continues gives those
                 that are still to come.
         """
-        images = image_task(task, self.name)
+        images: ImageTask = self.check_task(task)
         start = images.sample(part, size, derive(seed, self.name, part, "start"))
-        match = Matching(self, network(self, images), start)
-        done = match.load(checkpoint)
-        if done < self.iterations:
+        match = Matching(self, convnet(images, self.width, self.depth), start)
+        loop = Loop(match, checkpoint, self.iterations, "TM", "iteration", every=CHECK)
+        if loop.done < self.iterations:
             try:
-                for step in self._run(images, part, seed, match, done, progress, checkpoint):
+                for step in self._run(images, part, seed, match, loop, progress):
                     if every and step % every == 0 and step < self.iterations:
                         yield Iterate(step, match.images(), float(match.size))
             except HcdcError:
@@ -215,9 +193,8 @@ class TM(Reducer):
         part: str,
         seed: int,
         match: Matching,
-        done: int,
+        loop: Loop,
         progress: Progress,
-        checkpoint: Checkpoint,
     ) -> Iterator[int]:
         """All iterations that are left; gives the number done after each."""
         experts = train_experts(
@@ -230,34 +207,23 @@ class TM(Reducer):
             "expert",
             device=match.device,
             progress=progress,
-            checkpoint=checkpoint,
+            checkpoint=loop.checkpoint,
         )
         match.record()
-        phase = progress.phase("TM", self.iterations)
-        figure, saved = "", time.monotonic()
-        for iteration in range(done, self.iterations):
+        figure = ""
+        for iteration in loop.steps(progress.phase("TM", self.iterations)):
             pick = stream(seed, self.name, part, "pick", iteration)
             expert = experts[int(torch.randint(self.experts, (1,), generator=pick))]
             t = int(torch.randint(self.start_epochs, (1,), generator=pick))
             match.draw(derive(seed, self.name, part, "draw", iteration))
             match.step(expert[t], expert[t + self.target_epochs])
-            done = iteration + 1
-            if done % CHECK == 0 or done == self.iterations:
-                figure = match.figure(done)
-                if done == self.iterations or time.monotonic() - saved >= SAVE_SECONDS:
-                    match.save(checkpoint, done)
-                    saved = time.monotonic()
-            phase.step(done, figure)
-            yield done
+            if (iteration + 1) % CHECK == 0 or iteration + 1 == self.iterations:
+                figure = match.figure(loop)
+            loop.made(figure)
+            yield loop.done
 
 
-def network(config: TM, task: ImageTask) -> ConvNet:
-    """The ConvNet of the experts and students of a task."""
-    channels, height, width = task.data.shape
-    return ConvNet(channels, task.num_classes, (height, width), config.width, config.depth)
-
-
-class Matching:
+class Matching(Resumable):
     """The synthetic images and everything that an iteration reads and writes, at fixed places.
 
     Args:
@@ -368,38 +334,29 @@ class Matching:
         self.size.sub_(self.size_velocity, alpha=self.config.lr_step)
         self.size.clamp_(min=SMALLEST * self.config.step_size)
 
-    def figure(self, done: int) -> str:
+    def figure(self, loop: Loop) -> str:
         """The mean distance since the last look and the step size, in words; a diagnosis where it is NaN."""
         mean, size = float(self.total) / max(1, self.counted), float(self.size)
         self.total.zero_()
         self.counted = 0
-        if not (math.isfinite(mean) and math.isfinite(size) and bool(self.x.isfinite().all())):
-            raise NumericalError(
-                f"TM diverged by iteration {done} of {self.config.iterations}: the distance to the expert is "
-                f"{mean} at step size {size:.3g}, which began at {self.config.step_size}; try a smaller "
-                f"lr_img ({self.config.lr_img}) or lr_step ({self.config.lr_step})"
-            )
+        loop.check(
+            f"the distance to the expert is {mean} at step size {size:.3g}, which began at "
+            f"{self.config.step_size}; try a smaller lr_img ({self.config.lr_img}) or lr_step "
+            f"({self.config.lr_step})",
+            mean,
+            size,
+            self.x,
+        )
         return f"distance {mean:.4f}, step size {size:.3g}"
 
     def images(self) -> Images:
         """The images as they are now."""
         return Images(self.x.clone(), self.y)
 
-    def _state(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
         return {
             "x": self.x,
             "velocity": self.velocity,
             "size": self.size,
             "size_velocity": self.size_velocity,
         }
-
-    def save(self, checkpoint: Checkpoint, done: int) -> None:
-        checkpoint.save(self._state(), {"done": done})
-
-    def load(self, checkpoint: Checkpoint) -> int:
-        """Take up a stored state; returns the iterations done."""
-        if (saved := checkpoint.load()) is None:
-            return 0
-        for name, tensor in self._state().items():
-            tensor.copy_(saved[0][name])
-        return int(saved[1]["done"])

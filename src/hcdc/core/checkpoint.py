@@ -1,12 +1,16 @@
-"""Checkpoints: one safetensors file, keyed by what is computed: only the same command continues."""
+"""Checkpoints: one safetensors file, keyed by what is computed: only the same command continues.
+
+`Loop` is the loop of every long computation: it continues where a saved state stands, saves and reports.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from hcdc.core.errors import NumericalError
 from hcdc.core.files import write_atomic
+from hcdc.core.progress import Phase
+
+SAVE_SECONDS = 5.0
+"""Seconds between two saved states of a loop: what an interruption can lose, rounded up to whole steps."""
 
 
 def content_key(values: Mapping[str, Any]) -> str:
@@ -115,3 +124,99 @@ class Checkpoint:
         """Delete the file, if there is one."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
+
+
+class Resumable:
+    """What a loop changes and a checkpoint keeps."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors, which stay where they are."""
+        raise NotImplementedError
+
+    def values(self) -> dict[str, Any]:
+        """What else is kept (JSON-able); nothing by default."""
+        return {}
+
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
+        """Take up a saved state; False where it cannot be used here."""
+        for name, own in self.tensors().items():
+            own.copy_(tensors[name])
+        return True
+
+
+class Loop:
+    """The steps of a long computation, from where an earlier run has left them.
+
+    Args:
+        state: What the steps change; a saved state is taken up at once.
+        checkpoint: Where it is kept.
+        total: Number of steps in all.
+        name: What diverges where something is not finite, e.g. ``"DM"``.
+        unit: What a step is called there.
+        every: The state is saved after multiples of this many steps only.
+
+    Attributes:
+        done: Steps made, those of earlier runs included.
+
+    Example:
+        >>> import torch
+        >>> class Sum(Resumable):
+        ...     x = torch.zeros(())
+        ...     def tensors(self):
+        ...         return {"x": self.x}
+        >>> loop = Loop(Sum(), Checkpoint(None), 3)
+        >>> for step in loop.steps():
+        ...     Sum.x += step
+        ...     loop.made()
+        >>> Sum.x
+        tensor(3.)
+    """
+
+    def __init__(
+        self,
+        state: Resumable,
+        checkpoint: Checkpoint,
+        total: int,
+        name: str = "",
+        unit: str = "step",
+        every: int = 1,
+    ):
+        self.state, self.checkpoint, self.total = state, checkpoint, total
+        self.name, self.unit, self.every = name, unit, every
+        self.done = 0
+        self.phase: Phase | None = None
+        self.saved = time.monotonic()
+        saved = checkpoint.load()
+        if saved is not None and "done" in saved[1] and state.restore(*saved):
+            self.done = int(saved[1]["done"])
+
+    def steps(self, phase: Phase | None = None) -> Iterator[int]:
+        """The numbers, from 0, of the steps that are left; each ends with `made`, which reports."""
+        self.phase, self.saved = phase, time.monotonic()
+        if phase is not None:
+            phase.first_step = self.done
+        while self.done < self.total:
+            yield self.done
+
+    def made(self, figure: str = "", count: int = 1) -> None:
+        """``count`` more steps are made: save the state if it is time, and report the figure that matters."""
+        self.done += count
+        due = self.done % self.every == 0 and time.monotonic() - self.saved >= SAVE_SECONDS
+        if due or self.done == self.total:
+            self.checkpoint.save(self.state.tensors(), {**self.state.values(), "done": self.done})
+            self.saved = time.monotonic()
+        if self.phase is not None:
+            self.phase.step(self.done, figure)
+
+    def check(self, why: str, *values: float | Tensor, count: int = 1) -> None:
+        """Stop with a diagnosis where a value of the ``count`` steps under way is NaN or infinite.
+
+        Args:
+            why: Where that comes from and what to try.
+            values: Numbers, and tensors all of whose entries are looked at.
+        """
+        for value in values:
+            if not (bool(value.isfinite().all()) if isinstance(value, Tensor) else math.isfinite(value)):
+                raise NumericalError(
+                    f"{self.name} diverged by {self.unit} {self.done + count} of {self.total}: {why}"
+                )

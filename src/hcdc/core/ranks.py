@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
+from torch import Tensor
 
 from hcdc.core.seeds import numpy_stream
 
@@ -34,6 +35,20 @@ def standard(values: Array) -> Array:
     """Values with mean 0 and variance 1, or all 0 where they are equal."""
     found: Array = (values - values.mean()) / max(float(values.std()), 1e-12)
     return found
+
+
+def standard_ranks(values: ArrayLike) -> Array:
+    """Average ranks with mean 0 and variance 1, or all 0 where values are equal."""
+    return standard(stats.rankdata(np.asarray(values, np.float64)))
+
+
+def standard_tensor_ranks(values: Tensor) -> Tensor:
+    """`standard_ranks` of ``values [B]`` where they are, in their type: nothing is read from the device."""
+    below = (values[:, None] > values[None]).to(values.dtype).sum(1)
+    equal = (values[:, None] == values[None]).to(values.dtype).sum(1)
+    ranks = below + (equal - 1) / 2
+    centred = ranks - ranks.mean()
+    return centred / centred.square().mean().sqrt().clamp_min(1e-12)
 
 
 def spearman(truth: ArrayLike, proxy: ArrayLike) -> float:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
-from hcdc.core.errors import InputError, unknown_name
+from hcdc.core.errors import InputError
+from hcdc.core.settings import Settings, setting
 
 METRICS = ("accuracy", "loss")
 OPTIMIZERS = ("adam", "sgd")
@@ -18,7 +16,7 @@ STATISTICS = ("batch", "train")
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Settings):
     """A training recipe, with L2 weight decay in the loss.
 
     Graphs and tables take full-batch Adam (``batch`` 0). Images take mini-batches, by SGD with momentum .9
@@ -41,64 +39,34 @@ class Recipe:
             that are scored, or ``"train"``, the training images.
     """
 
-    steps: int = 200
-    lr: float = 0.01
-    weight_decay: float = 5e-4
-    seeds: int = 1
-    metric: str = "accuracy"
-    optimizer: str = "adam"
-    batch: int = 0
-    lr_end: float = 0.0
-    clip: float = 0.0
-    augment: str = "none"
-    statistics: str = "batch"
+    steps: int = setting(200, least=1)
+    lr: float = setting(0.01, above=0)
+    weight_decay: float = setting(5e-4, least=0)
+    seeds: int = setting(1, least=1)
+    metric: str = setting("accuracy", choices=METRICS)
+    optimizer: str = setting("adam", choices=OPTIMIZERS)
+    batch: int = setting(0, least=0, note="0 is all examples")
+    lr_end: float = setting(0.0, least=0)
+    clip: float = setting(0.0, least=0)
+    augment: str = setting("none", choices=AUGMENTATIONS)
+    statistics: str = setting("batch", choices=STATISTICS)
 
     def __post_init__(self) -> None:
-        if not (_whole(self.steps) and _whole(self.seeds) and self.steps >= 1 and self.seeds >= 1):
+        super().__post_init__()
+        if self.lr_end > self.lr:
             raise InputError(
-                "a recipe needs at least 1 step and 1 seed, in whole numbers, "
-                f"got {self.steps!r} and {self.seeds!r}"
+                f"setting 'lr_end' of a recipe must be at most lr, got {self.lr_end} (lr {self.lr})"
             )
-        if not (_number(self.lr) and _number(self.weight_decay) and self.lr > 0 and self.weight_decay >= 0):
-            raise InputError(
-                "a recipe needs finite lr > 0 and weight_decay >= 0, "
-                f"got {self.lr!r} and {self.weight_decay!r}"
-            )
-        if not (_whole(self.batch) and self.batch >= 0):
-            raise InputError(f"a recipe needs a batch of at least 0 (0 is all examples), got {self.batch!r}")
-        if not (
-            _number(self.lr_end) and _number(self.clip) and 0 <= self.lr_end <= self.lr and self.clip >= 0
-        ):
-            raise InputError(
-                "a recipe needs 0 <= lr_end <= lr and clip >= 0, "
-                f"got {self.lr_end!r} (lr {self.lr!r}) and {self.clip!r}"
-            )
-        for what, value, choices in (
-            ("metric", self.metric, METRICS),
-            ("optimizer", self.optimizer, OPTIMIZERS),
-            ("augment", self.augment, AUGMENTATIONS),
-            ("statistics", self.statistics, STATISTICS),
-        ):
-            if value not in choices:
-                raise unknown_name(what, str(value), choices)
+
+    @classmethod
+    def owner(cls) -> str:
+        return "a recipe"
 
     def as_dict(self) -> dict[str, Any]:
         """The settings as plain JSON."""
-        return dataclasses.asdict(self)
+        return self.settings()
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
         """The recipe that `as_dict` described."""
-        names = [f.name for f in dataclasses.fields(cls)]
-        for name in values:
-            if name not in names:
-                raise unknown_name("recipe setting", name, names)
-        return cls(**values)
-
-
-def _whole(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Integral)
-
-
-def _number(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+        return cls.from_preset(overrides=values)

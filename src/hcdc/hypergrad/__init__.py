@@ -11,7 +11,6 @@ from hcdc.hypergrad._alignment import (
 from hcdc.hypergrad._anchored import (
     anchored_gradient,
     anchored_loss,
-    standard_ranks,
     values_and_hypergradients,
 )
 from hcdc.hypergrad._curvature import (
@@ -102,7 +101,6 @@ __all__ = [
     "scaled_l2",
     "sdc_unrolled",
     "solve_response",
-    "standard_ranks",
     "trajectory_point_count",
     "trajectory_starts",
     "unrolled_response",

@@ -14,20 +14,12 @@ import torch
 from torch import Tensor
 from torch.func import grad, grad_and_value, jvp, vmap
 
+from hcdc.core.ranks import standard_tensor_ranks
 from hcdc.hypergrad._alignment import alignment_loss
 from hcdc.hypergrad._solvers import full_precision
 from hcdc.hypergrad._vectors import combine, inner_each
 from hcdc.networks import Params
 from hcdc.tasks import Task
-
-
-def standard_ranks(values: Tensor) -> Tensor:
-    """Average ranks of ``values [B]``, with mean 0 and variance 1 (zeros where all are equal)."""
-    below = (values[:, None] > values[None]).to(values.dtype).sum(1)
-    equal = (values[:, None] == values[None]).to(values.dtype).sum(1)
-    ranks = below + (equal - 1) / 2
-    centred = ranks - ranks.mean()
-    return centred / centred.square().mean().sqrt().clamp_min(1e-12)
 
 
 def anchored_loss(g_T: Tensor, v_T: Tensor, g_S: Tensor, v_S: Tensor, distance: str, weight: float) -> Tensor:
@@ -44,7 +36,7 @@ def anchored_loss(g_T: Tensor, v_T: Tensor, g_S: Tensor, v_S: Tensor, distance: 
         return loss
     centred = v_S - v_S.mean()
     spread = centred.square().mean().sqrt().clamp_min(1e-12)
-    return loss + weight * (1 - (standard_ranks(v_T) * centred / spread).mean())
+    return loss + weight * (1 - (standard_tensor_ranks(v_T) * centred / spread).mean())
 
 
 def values_and_hypergradients(

@@ -161,6 +161,16 @@ class GraphTask(Task):
     def score(self, outputs: Tensor, data: Nodes) -> Tensor:
         return (outputs.argmax(-1) == data.y).to(outputs.dtype).mean()
 
+    def labels(self, part: str, size: int) -> Tensor:
+        """Labels ``[size]`` of a small set, sorted by class, in the original's proportions."""
+        return allocate_labels(self.part(part).y, size, self.num_classes, f"{part}_size")
+
+    def chosen(self, part: str, picked: Tensor) -> Nodes:
+        """The labelled nodes at positions ``picked`` ``[m]`` of a part with their induced subgraph, dense."""
+        nodes = self.part(part)
+        picked = picked.to(nodes.y.device)
+        return Nodes(nodes.graph.subgraph(nodes.positions()[picked]), nodes.y[picked])
+
     def sample(self, part: str, size: int, seed: int, balanced: bool = False) -> Nodes:
         """Class-proportional random nodes, sorted by class, with the edges that ``structure`` says."""
         nodes = self.part(part)

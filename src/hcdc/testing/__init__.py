@@ -1,9 +1,10 @@
-"""Conformance suites for other people's spaces: inherit one in a pytest file, and say how to make yours."""
+"""Conformance suites for other people's classes: inherit one in a pytest file, and say how to make yours."""
 
 import pytest
 
-pytest.register_assert_rewrite("hcdc.testing._spaces")
+pytest.register_assert_rewrite("hcdc.testing._condensers", "hcdc.testing._spaces")
 
+from hcdc.testing._condensers import RecordingProgress, ReducerConformance, set_bytes  # noqa: E402
 from hcdc.testing._spaces import SpaceConformance  # noqa: E402
 
-__all__ = ["SpaceConformance"]
+__all__ = ["RecordingProgress", "ReducerConformance", "SpaceConformance", "set_bytes"]

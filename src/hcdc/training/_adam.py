@@ -2,45 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
+from hcdc.core.checkpoint import Resumable
 from hcdc.networks import Params
 from hcdc.training._many import adam_step
 
 
-class Adam:
+class Adam(Resumable):
     """Adam with its usual constants on named tensors that it changes in place; its state is plain tensors.
 
     Args:
-        tensors: What is learned.
+        learned: What is learned.
         lr: Learning rate.
         weight_decay: Coefficient w of ``w/2 ||t||^2``, added to what is minimised.
     """
 
-    def __init__(self, tensors: Params, lr: float, weight_decay: float = 0.0):
-        self.tensors, self.lr, self.weight_decay, self.steps = tensors, lr, weight_decay, 0
-        self.first = {name: torch.zeros_like(t) for name, t in tensors.items()}
-        self.second = {name: torch.zeros_like(t) for name, t in tensors.items()}
+    def __init__(self, learned: Params, lr: float, weight_decay: float = 0.0):
+        self.learned, self.lr, self.weight_decay, self.steps = learned, lr, weight_decay, 0
+        self.first = {name: torch.zeros_like(t) for name, t in learned.items()}
+        self.second = {name: torch.zeros_like(t) for name, t in learned.items()}
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        kinds = (("value", self.learned), ("first", self.first), ("second", self.second))
+        return {f"{kind}.{name}": t for kind, tensors in kinds for name, t in tensors.items()}
+
+    def values(self) -> dict[str, int]:
+        return {"steps": self.steps}
+
+    def restore(self, tensors: Mapping[str, torch.Tensor], values: Mapping[str, Any]) -> bool:
+        self.steps = int(values["steps"])
+        return super().restore(tensors, values)
 
     @torch.no_grad()
     def step(self, *gradients: torch.Tensor) -> None:
         """One step; gradients in the order of the tensors."""
-        named = dict(zip(self.tensors, gradients, strict=True))
+        named = dict(zip(self.learned, gradients, strict=True))
         if self.weight_decay:
-            named = {name: g.add(self.tensors[name], alpha=self.weight_decay) for name, g in named.items()}
+            named = {name: g.add(self.learned[name], alpha=self.weight_decay) for name, g in named.items()}
         self.steps += 1
-        adam_step(self.tensors, named, self.first, self.second, self.steps, self.lr)
+        adam_step(self.learned, named, self.first, self.second, self.steps, self.lr)
 
     @contextmanager
     def differentiated(self) -> Iterator[list[torch.Tensor]]:
         """Inside the block gradients can be taken of the tensors, which are yielded in order."""
-        for t in self.tensors.values():
+        for t in self.learned.values():
             t.requires_grad_()
         try:
-            yield list(self.tensors.values())
+            yield list(self.learned.values())
         finally:
-            for t in self.tensors.values():
+            for t in self.learned.values():
                 t.requires_grad_(False)

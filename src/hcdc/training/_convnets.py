@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +20,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.checkpoint import Checkpoint, Loop, Resumable
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.seeds import derive
+from hcdc.core.settings import Settings, setting
 from hcdc.datasets import ImageData, Images
 from hcdc.networks import ConvNet, Params
 from hcdc.tasks import ImageTask
@@ -34,15 +34,12 @@ from hcdc.training._captured import Captured
 BLOCK = 48
 """Training steps whose random draws are made at once."""
 
-SAVE_SECONDS = 5.0
-"""Seconds between two states of a training that are kept."""
-
 CHUNK = 1000
 """Images that are scored at once."""
 
 
 @dataclass(frozen=True)
-class ConvNetRecipe:
+class ConvNetRecipe(Settings):
     """The published evaluation of condensed images, in its form without augmentation.
 
     Attributes:
@@ -53,26 +50,18 @@ class ConvNetRecipe:
         width, depth: Of the network.
     """
 
-    epochs: int = 300
-    lr: float = 0.01
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    batch: int = 256
+    epochs: int = setting(300, least=1)
+    lr: float = setting(0.01, above=0)
+    momentum: float = setting(0.9, least=0, below=1)
+    weight_decay: float = setting(5e-4, least=0)
+    batch: int = setting(256, least=1)
     augment: bool = False
-    width: int = 128
-    depth: int = 3
+    width: int = setting(128, least=1)
+    depth: int = setting(3, least=1)
 
-    def __post_init__(self) -> None:
-        for key in ("epochs", "batch", "width", "depth"):
-            if getattr(self, key) < 1:
-                raise InputError(
-                    f"a ConvNet recipe needs {key} of at least 1, got {key} = {getattr(self, key)}"
-                )
-        if not self.lr > 0 or not 0 <= self.momentum < 1 or not self.weight_decay >= 0:
-            raise InputError(
-                "a ConvNet recipe needs lr > 0, 0 <= momentum < 1 and weight_decay >= 0, "
-                f"got {self.lr}, {self.momentum} and {self.weight_decay}"
-            )
+    @classmethod
+    def owner(cls) -> str:
+        return "a ConvNet recipe"
 
     def net(self, task: ImageTask) -> ConvNet:
         """The network for the images of a task."""
@@ -210,7 +199,7 @@ def train_convnets(
     return [views(trainer.net, vector) for vector in trained]
 
 
-class _Trainer:
+class _Trainer(Resumable):
     """One network's tensors and its recorded step; re-used for every seed."""
 
     def __init__(self, task: ImageTask, train: Images, recipe: ConvNetRecipe):
@@ -240,20 +229,18 @@ class _Trainer:
         self.velocity.mul_(self.recipe.momentum).add_(gradient)
         self.vector.sub_(self.lr * self.velocity)
 
-    def _save(self, checkpoint: Checkpoint, done: int) -> None:
+    def tensors(self) -> dict[str, Tensor]:
         state = {"vector": self.vector, "velocity": self.velocity, "lr": self.lr}
-        where = self.vector.device.type  # generators of other devices have other states
-        checkpoint.save({**state, "generator": self.generator.get_state()}, {"done": done, "device": where})
+        return {**state, "generator": self.generator.get_state()}
 
-    def _load(self, checkpoint: Checkpoint) -> int:
-        """Take up a stored state; returns the epochs done."""
-        saved = checkpoint.load()
-        if saved is None or saved[1]["device"] != self.vector.device.type:
-            return 0
-        for own, name in ((self.vector, "vector"), (self.velocity, "velocity"), (self.lr, "lr")):
-            own.copy_(saved[0][name])
-        self.generator.set_state(saved[0]["generator"])
-        return int(saved[1]["done"])
+    def values(self) -> dict[str, Any]:
+        return {"device": self.vector.device.type}  # generators of other devices have other states
+
+    def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
+        if values["device"] != self.vector.device.type:
+            return False
+        self.generator.set_state(tensors["generator"])
+        return super().restore(tensors, values)
 
     def run(self, seed: int, checkpoint: Checkpoint) -> Iterator[int]:
         """Train from a fresh start, or from where an earlier run was; yields the number of epochs done."""
@@ -265,15 +252,12 @@ class _Trainer:
         u = torch.rand(self.initialiser.length, generator=self.generator, device=device)
         self.initialiser.write(self.vector, u)
         at_once = max(1, BLOCK // steps)
-        saved = time.monotonic()
-        for epoch in range(self._load(checkpoint), recipe.epochs):
+        loop = Loop(self, checkpoint, recipe.epochs, every=at_once)
+        for epoch in loop.steps():
             if epoch in (0, recipe.epochs // 2 + 1):
                 self.lr.fill_(recipe.lr if epoch == 0 else 0.1 * recipe.lr)
                 self.velocity.zero_()
             if epoch % at_once == 0:
-                if time.monotonic() - saved >= SAVE_SECONDS:
-                    self._save(checkpoint, epoch)
-                    saved = time.monotonic()
                 order, drawn = self._draw(at_once, steps)
             for k in range(steps):
                 row = epoch % at_once * steps + k
@@ -282,8 +266,8 @@ class _Trainer:
                 if drawn is not None:
                     self.augmentation.copy_from(drawn[row * batch : (row + 1) * batch])
                 self.step()
-            yield epoch + 1
-        self._save(checkpoint, recipe.epochs)
+            loop.made()
+            yield loop.done
 
     def _draw(self, epochs: int, steps: int) -> tuple[Tensor, Augmentation | None]:
         """Orders of the images ``[epochs * steps, batch]`` (what is too much is image 0), augmentation."""

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.seeds import derive
+from hcdc.core.settings import Settings, setting
 from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets import GraphData, Matrix, Nodes
 from hcdc.tasks import GraphTask
@@ -30,7 +31,7 @@ GCNParams = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class GCNRecipe:
+class GCNRecipe(Settings):
     """The published settings.
 
     Attributes:
@@ -41,23 +42,15 @@ class GCNRecipe:
         dropout: Share of hidden units dropped in training.
     """
 
-    steps: int = 600
-    hidden: int = 256
-    lr: float = 0.01
-    weight_decay: float = 5e-4
-    dropout: float = 0.5
+    steps: int = setting(600, least=1)
+    hidden: int = setting(256, least=1)
+    lr: float = setting(0.01, above=0)
+    weight_decay: float = setting(5e-4, least=0)
+    dropout: float = setting(0.5, least=0, below=1)
 
-    def __post_init__(self) -> None:
-        if self.steps < 1 or self.hidden < 1 or not self.lr > 0:
-            raise InputError(
-                "a GCN recipe needs steps >= 1, hidden >= 1 and lr > 0, "
-                f"got {self.steps}, {self.hidden} and {self.lr}"
-            )
-        if self.weight_decay < 0 or not 0 <= self.dropout < 1:
-            raise InputError(
-                "a GCN recipe needs weight_decay >= 0 and 0 <= dropout < 1, "
-                f"got {self.weight_decay} and {self.dropout}"
-            )
+    @classmethod
+    def owner(cls) -> str:
+        return "a GCN recipe"
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,157 @@
+"""Embeddings of original examples by a network trained on T_train: what coresets are chosen by."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from hcdc.condensers._forecast import measured
+from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.progress import Progress
+from hcdc.core.seeds import derive
+from hcdc.networks import Params
+from hcdc.tasks import GraphTask, ImageTask
+from hcdc.training import (
+    ConvNetRecipe,
+    GCNRecipe,
+    compute_type,
+    embeddings,
+    gcn_inputs,
+    gcn_logits,
+    loss_gradient,
+    train_convnets,
+    train_gcn,
+)
+
+EPOCHS, LEAST_STEPS = 40, 240
+"""Epochs of a ConvNet behind embeddings, and its least number of steps."""
+
+TRAINED: WeakKeyDictionary[ImageTask, dict[tuple[ConvNetRecipe, int], Params]] = WeakKeyDictionary()
+"""ConvNets behind embeddings, by task, recipe and seed; they go with the task."""
+
+
+class Embedding(ABC):
+    """How the examples of one kind of data are embedded.
+
+    Attributes:
+        network: What is trained, in a word.
+    """
+
+    network: ClassVar[str]
+
+    @abstractmethod
+    def points(
+        self,
+        task: Any,
+        part: str,
+        steps: int,
+        width: int,
+        seed: int,
+        title: str,
+        progress: Progress,
+        checkpoint: Checkpoint,
+    ) -> Tensor:
+        """Embeddings ``[m, k]`` of the examples of a part.
+
+        Args:
+            task: The task.
+            part: ``"train"`` or ``"val"``.
+            steps: Training steps of the network.
+            width: Of the network.
+            seed: Decides every draw.
+            title: What is embedded for, for the report.
+            progress: Where the training reports.
+            checkpoint: Of the part; the network may be kept beside it.
+        """
+
+    def settings(self, task: Any) -> dict[str, int]:
+        """The settings of a coreset that fit a task where nothing else is said."""
+        return {}
+
+    def seconds(self, task: Any, part: str, steps: int, width: int) -> float | None:
+        """Seconds of the training, from a short trial; None for no prediction."""
+        return None
+
+
+class NodeEmbedding(Embedding):
+    """Log-softmax outputs of a 2-layer GCN after the last step, as the coresets of GCond take them."""
+
+    network = "GCN"
+
+    def points(
+        self,
+        task: GraphTask,
+        part: str,
+        steps: int,
+        width: int,
+        seed: int,
+        title: str,
+        progress: Progress,
+        checkpoint: Checkpoint,
+    ) -> Tensor:
+        phase = progress.phase(f"GCN embedding for {title}", steps)
+        recipe = GCNRecipe(steps=steps, hidden=width)
+        run = train_gcn(task.train, task.num_classes, [derive(seed, "coreset")], recipe, on_step=phase.step)
+        return gcn_logits(run.last, gcn_inputs(task.part(part)))[:, 0].log_softmax(-1).cpu()
+
+
+class ImageEmbedding(Embedding):
+    """What the last layer of a ConvNet-3 sees after the last epoch, trained without augmentation.
+
+    The network is trained once for a task: T_train and T_val are embedded by the same. Steps are rounded up
+    to whole epochs.
+    """
+
+    network = "ConvNet"
+
+    def points(
+        self,
+        task: ImageTask,
+        part: str,
+        steps: int,
+        width: int,
+        seed: int,
+        title: str,
+        progress: Progress,
+        checkpoint: Checkpoint,
+    ) -> Tensor:
+        place = checkpoint.beside("network")
+        place = place if part == "train" else place.timed_anew()  # its seconds are those of S_train
+        per_epoch = math.ceil(len(task.train) / ConvNetRecipe.batch)
+        recipe = ConvNetRecipe(epochs=math.ceil(steps / per_epoch), width=width)
+        own, key = derive(seed, "coreset"), (recipe, seed)
+        trained = TRAINED.setdefault(task, {})
+        if key not in trained:
+            phase = progress.phase(f"ConvNet embedding for {title}", recipe.epochs)
+            (trained[key],) = train_convnets(
+                task, task.train, [own], recipe, on_epoch=phase.step, checkpoint=place
+            )
+        return embeddings(task, recipe.net(task), trained[key], task.part(part))
+
+    def settings(self, task: ImageTask) -> dict[str, int]:
+        """Width 128 and 40 epochs, as for CIFAR-10, but at least 240 steps."""
+        steps = EPOCHS * math.ceil(len(task.train) / ConvNetRecipe.batch)
+        return {"steps": max(LEAST_STEPS, steps), "hidden": 128}
+
+    def seconds(self, task: ImageTask, part: str, steps: int, width: int) -> float:
+        if part != "train":
+            return 0.0  # trained by then
+        net, device = ConvNetRecipe(width=width).net(task), task.train.y.device
+        vector = torch.zeros(sum(math.prod(shape) for shape in net.shapes().values()), device=device)
+        batch = min(ConvNetRecipe.batch, len(task.train))
+
+        def work(count: int) -> None:
+            images = task.chosen("train", torch.arange(count))
+            weight = torch.ones(count, device=device)
+            loss_gradient(net, vector, images.x, images.y, weight, compute_type(device))
+
+        return steps * measured(work, batch, device).at(batch)
+
+
+EMBEDDINGS: dict[str, Embedding] = {"graph": NodeEmbedding(), "image": ImageEmbedding()}
+"""By kind of data."""
