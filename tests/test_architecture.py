@@ -19,7 +19,10 @@ SOURCE = Path(hcdc.__file__).parent
 ROOT = Path(__file__).parent.parent
 FILES = sorted(SOURCE.rglob("*.py"))
 NAMES = [str(path.relative_to(SOURCE)) for path in FILES]
-TALKERS = {"cli.py", "core/progress.py"}  # the command line prints; progress does where a command asks for it
+TALKERS = {
+    "cli/_show.py",
+    "core/progress.py",
+}  # the command line prints; progress does where a command asks for it
 OPTIONAL = [
     "torch_geometric",
     "optuna",

@@ -1,0 +1,19 @@
+"""The command ``hcdc``, one module per command: parse, call, print.
+
+Errors are one sentence on stderr: exit code 2 for input that cannot be used (nothing is written then), 1 for
+a computation that failed, 130 for Ctrl-C. Tracebacks appear only with ``--debug``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command; always leaves by `SystemExit`."""
+    from hcdc.cli import condense, demo, evaluate, inspect, report  # noqa: F401
+    from hcdc.cli._app import run
+
+    run(argv)

@@ -1,0 +1,117 @@
+"""What commands print: labelled lines, the table, progress, the last line; and the JSON they write."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from hcdc.core.errors import InputError
+from hcdc.core.files import write_atomic
+from hcdc.core.progress import Progress
+from hcdc.core.records import jsonable
+from hcdc.reporting import COLUMNS, Row, findings
+
+
+def printable(text: object) -> str:
+    """Text from a file or a name, without characters that would steer the terminal."""
+    return "".join(c if c.isprintable() else "?" for c in str(text))
+
+
+def quoted(value: object) -> str:
+    """A word of a command that can be copied."""
+    return shlex.quote(str(value))
+
+
+def words(values: dict[str, Any]) -> str:
+    """Settings in one line."""
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in values.items())
+
+
+def is_stdout(path: Path | None) -> bool:
+    """Whether ``--json -`` was given."""
+    return path is not None and str(path) == "-"
+
+
+def say(lines: Sequence[tuple[str, object]], quiet: bool) -> None:
+    """Labelled lines, unless quiet."""
+    if not quiet:
+        width = max(len(label) for label, _ in lines)
+        for label, text in lines:
+            typer.echo(f"{label:<{width}}  {printable(text)}")
+
+
+def last_line(done: str, following: str, json_file: Path | None = None) -> None:
+    """What was written and what to do next; on stderr where the JSON took standard output."""
+    typer.echo(printable(f"{done}; next: {following}"), err=is_stdout(json_file))
+
+
+def show_table(rows: Sequence[Row], quiet: bool) -> None:
+    """The main columns."""
+    if quiet:
+        return
+    columns = [column for column in COLUMNS if column.narrow]
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    for column in columns:
+        first, last = column is columns[0], column is columns[-1]
+        table.add_column(column.narrow, justify="left" if first else "right", no_wrap=not last)
+    for row in rows:
+        name, *cells = (column.cell(row) for column in columns)
+        indent = " " if row.kind == "rival" else ""
+        table.add_row(indent + printable(name), *cells, style="bold" if row.kind == "copy" else None)
+    console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 120)
+    console.print(table)
+
+
+def table_json(evaluations: Sequence[dict[str, Any]], rows: Sequence[Row]) -> dict[str, Any]:
+    """The table and the findings as a JSON document."""
+    return {
+        "table": [dataclasses.asdict(row) for row in rows],
+        "findings": [{"copy": name, "texts": texts} for name, texts in findings(evaluations)],
+    }
+
+
+def show_findings(evaluations: Sequence[dict[str, Any]], quiet: bool) -> None:
+    """What the evaluations say."""
+    for name, texts in findings(evaluations):
+        show_notes([f"{name}: {text}" if name else text for text in texts], quiet)
+
+
+def show_notes(notes: Sequence[str], quiet: bool) -> None:
+    """One line per note, unless quiet."""
+    for note in () if quiet else notes:
+        typer.echo(printable(f"- {note}"))
+
+
+@contextmanager
+def show_progress(quiet: bool) -> Iterator[Progress]:
+    """A live line on a terminal, log lines elsewhere."""
+    live = sys.stderr.isatty() and not quiet
+    logging.getLogger("hcdc").setLevel(logging.WARNING if live or quiet else logging.INFO)
+    try:
+        yield Progress(live=live)
+    finally:
+        if live:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON document, to standard output where the path is ``-``."""
+    text = json.dumps(jsonable(value), indent=1, sort_keys=True, allow_nan=False) + "\n"
+    if is_stdout(path):
+        typer.echo(text, nl=False)
+        return
+    try:
+        write_atomic(path, text)
+    except OSError as error:
+        raise InputError(f"'{path}' cannot be written: {error.strerror or error}") from error
