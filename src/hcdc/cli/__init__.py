@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hcdc.cli._interrupt import one_sentence_while_loading
+
 __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command; always leaves by `SystemExit`."""
-    from hcdc.cli import condense, demo, evaluate, inspect, report  # noqa: F401
-    from hcdc.cli._app import run
-
+    with one_sentence_while_loading():  # torch and the commands, which takes a second or more
+        from hcdc.cli import condense, demo, evaluate, inspect, report  # noqa: F401
+        from hcdc.cli._app import run
     run(argv)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hcdc.cli import _interrupt
 from hcdc.cli._show import is_stdout, printable
 from hcdc.core.errors import HcdcError, InputError
 from hcdc.core.records import version
@@ -31,12 +32,17 @@ def run(argv: Sequence[str] | None) -> None:
     """Parse the command line and do what it says; always leaves by `SystemExit`."""
     try:
         code = app(args=None if argv is None else list(argv), prog_name="hcdc", standalone_mode=False)
-    except Exception as error:  # typer has classes of its own, or click's, by its version
+    except (
+        Exception,
+        KeyboardInterrupt,
+    ) as error:  # typer has classes of its own, or click's, by its version
+        if _interrupt.is_interruption(error):
+            raise SystemExit(_interrupted().exit_code) from None
         told, context = getattr(error, "format_message", None), getattr(error, "ctx", None)
         if told is None:
             raise
         if type(error).__name__ == "NoArgsIsHelpError":
-            error.show()  # type: ignore[attr-defined]
+            error.show()  # type: ignore[union-attr]
             raise SystemExit(2) from None
         text, path = told().rstrip("."), "hcdc" if context is None else context.command_path
         sentence = f"{text[:1].lower()}{text[1:]}; '{path} --help' shows what is allowed"
@@ -53,11 +59,11 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         _configure_logging()
         try:
             function(**options)
-        except KeyboardInterrupt:
-            raise _stop("interrupted; the same command continues where this one stopped", 130) from None
         except typer.Exit:
             raise
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
+            if _interrupt.is_interruption(error):
+                raise _interrupted() from None
             if options["debug"]:
                 raise
             if isinstance(error, HcdcError):
@@ -71,6 +77,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 def _stop(sentence: str, code: int) -> typer.Exit:
     typer.echo(f"hcdc: {printable(sentence)}", err=True)
     return typer.Exit(code)
+
+
+def _interrupted() -> typer.Exit:
+    return _stop(_interrupt.SENTENCE, _interrupt.EXIT_CODE)
 
 
 def as_flags(text: str) -> str:
