@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -57,7 +58,7 @@ def last_line(done: str, following: str, json_file: Path | None = None) -> None:
 
 
 def show_table(rows: Sequence[Row], quiet: bool) -> None:
-    """The main columns."""
+    """The main columns; one line per figure where the terminal is too narrow for a table."""
     if quiet:
         return
     columns = [column for column in COLUMNS if column.narrow]
@@ -69,8 +70,17 @@ def show_table(rows: Sequence[Row], quiet: bool) -> None:
         name, *cells = (column.cell(row) for column in columns)
         indent = " " if row.kind == "rival" else ""
         table.add_row(indent + printable(name), *cells, style="bold" if row.kind == "copy" else None)
-    console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 120)
-    console.print(table)
+    piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    console = Console(markup=False, highlight=False, width=120 if piped else None)
+    wide = console.options.update(max_width=1000)
+    if console.measure(table, options=wide).minimum <= console.width:
+        console.print(table)
+        return
+    width = max(len(column.heading) for column in columns[1:])
+    for row in rows:
+        typer.echo(printable(columns[0].cell(row)))
+        for column in columns[1:]:
+            typer.echo(f"  {column.heading:<{width}}  {column.cell(row)}")
 
 
 def table_json(evaluations: Sequence[dict[str, Any]], rows: Sequence[Row]) -> dict[str, Any]:
