@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 from rich.console import Console
@@ -62,25 +62,29 @@ def show_table(rows: Sequence[Row], quiet: bool) -> None:
     if quiet:
         return
     columns = [column for column in COLUMNS if column.narrow]
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
-    for column in columns:
-        first, last = column is columns[0], column is columns[-1]
-        table.add_column(column.narrow, justify="left" if first else "right", no_wrap=not last)
-    for row in rows:
-        name, *cells = (column.cell(row) for column in columns)
-        indent = " " if row.kind == "rival" else ""
-        table.add_row(indent + printable(name), *cells, style="bold" if row.kind == "copy" else None)
+    cells = [[printable(column.cell(row)) for column in columns] for row in rows]
     piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     console = Console(markup=False, highlight=False, width=120 if piped else None)
-    wide = console.options.update(max_width=1000)
-    if console.measure(table, options=wide).minimum <= console.width:
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    needed = 0
+    for k, column in enumerate(columns):
+        last = k == len(columns) - 1  # the words in it may be wrapped
+        texts = [column.narrow, *(" " * (k == 0) + row[k] for row in cells)]
+        least = max(len(part) for text in texts for part in (text.split() if last else text.split("\n")))
+        needed += least + 1
+        justify: Literal["left", "right"] = "right" if k else "left"
+        table.add_column(column.narrow, justify=justify, no_wrap=not last, min_width=least)
+    for row, (name, *figures) in zip(rows, cells):
+        indent = " " if row.kind == "rival" else ""
+        table.add_row(indent + name, *figures, style="bold" if row.kind == "copy" else None)
+    if needed <= console.width:
         console.print(table)
         return
     width = max(len(column.heading) for column in columns[1:])
-    for row in rows:
-        typer.echo(printable(columns[0].cell(row)))
-        for column in columns[1:]:
-            typer.echo(f"  {column.heading:<{width}}  {column.cell(row)}")
+    for name, *figures in cells:
+        typer.echo(name)
+        for column, figure in zip(columns[1:], figures):
+            typer.echo(f"  {column.heading:<{width}}  {figure}")
 
 
 def table_json(evaluations: Sequence[dict[str, Any]], rows: Sequence[Row]) -> dict[str, Any]:
