@@ -14,6 +14,7 @@ import typer
 from hcdc.cli import _interrupt
 from hcdc.cli._show import is_stdout, printable
 from hcdc.core.errors import HcdcError, InputError
+from hcdc.core.plugins import import_module_or_file, load_plugins
 from hcdc.core.records import version
 
 FLAGS = ("train_size", "val_size", "train_method", "val_method", "truth_epochs", "full_recipe")
@@ -58,6 +59,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         options["quiet"] = options["quiet"] or is_stdout(options["json_file"])
         _configure_logging()
         try:
+            load_plugins()
+            for module in options.get("imports") or ():
+                import_module_or_file(module)
             function(**options)
         except typer.Exit:
             raise
@@ -87,7 +91,7 @@ def as_flags(text: str) -> str:
     """Arguments of the library by the names they have on the command line."""
     for name in FLAGS:  # whole words: a path may hold one as a part
         text = re.sub(rf"(?<![\w/.\\-]){name}(?![\w/\\-]|\.\w)", f"--{name.replace('_', '-')}", text)
-    return f"--{text}" if text.startswith(("truth:", "candidates ")) else text
+    return f"--{text}" if text.startswith(("truth:", "candidates ", "space '")) else text
 
 
 def _configure_logging() -> None:

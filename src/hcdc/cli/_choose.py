@@ -14,13 +14,11 @@ from hcdc.condensers import Plan
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.datasets import CondensedDataset, GraphData, ImageData, Images, TableData
 from hcdc.spaces import BENCHMARKS, NASBench201Table, Space, TableTruth, from_spec
-from hcdc.tasks import GraphTask, ImageTask, TableTask
+from hcdc.tasks import ImageTask, task_class, task_for
 
 Data = GraphData | TableData | ImageData
 
 KINDS = {"graph": "a graph", "table": "a table", "image": "images"}
-SPACES = {"graph": ("polynomial-filter", "gnn-zoo"), "image": ("nasbench201",)}
-"""Search spaces by kind of data, the default first; a table brings its own."""
 TAKES = {
     **dict.fromkeys(("reach", "gcond", "gcondx"), ("graph",)),
     **dict.fromkeys(("dc", "dsa", "dm", "kip", "tm"), ("image",)),
@@ -32,34 +30,29 @@ TAKES = {
 def task_and_space(
     data: Data, space: str | None, setting: str | None, model: str | None
 ) -> tuple[Any, Space]:
-    """The task for the data, and the search space by name; a table brings its own."""
-    for flag, value, kinds in (
-        ("--space", space, ("graph", "image")),
-        ("--setting", setting, ("graph",)),
-        ("--model", model, ("image",)),
-    ):
-        if value is not None and data.kind not in kinds:
-            own = ", which has a space of its own" if flag == "--space" else ""
-            raise InputError(f"{flag} {value}: '{data.name}' is {KINDS[data.kind]}{own}; leave it out")
-    if isinstance(data, TableData):
-        table = TableTask(data, "ridge" if data.num_classes is None else "logistic")
-        return table, table.space()
-    searched = _space(space, data)
-    if isinstance(data, ImageData):
-        return ImageTask(data, model or "space"), searched
-    return GraphTask(data, setting or "transductive"), searched
+    """The task for the data, and the search space by name; some tasks bring their own."""
+    form = task_class(data.kind)
+    for flag, value in (("setting", setting), ("model", model)):
+        if value is not None and flag not in form.flags:
+            raise InputError(f"--{flag} {value}: '{data.name}' is {kind_words(data)}; leave it out")
+    if not form.spaces and space is not None:
+        own = f"'{data.name}' is {kind_words(data)}, which has a space of its own"
+        raise InputError(f"--space {space}: {own}; leave it out")
+    task: Any = task_for(data, setting=setting, model=model)
+    return task, _space(space, data, form.spaces) if form.spaces else task.space()
 
 
-def _space(text: str | None, data: Data) -> Space:
-    """The space ``NAME`` or ``NAME,KEY=VALUE,...``, which must be one for this kind of data."""
-    allowed = SPACES[data.kind]
+def kind_words(data: Data) -> str:
+    """What the data is."""
+    return KINDS.get(data.kind, f"{data.kind} data")
+
+
+def _space(text: str | None, data: Data, allowed: tuple[str, ...]) -> Space:
+    """The space ``NAME`` or ``NAME,KEY=VALUE,...``; a built-in one must be for this kind of data."""
     name, *pairs = (text or allowed[0]).split(",")
-    known = [known for names in SPACES.values() for known in names]
-    if name not in known:
-        raise unknown_name("--space", name, known)
-    if name not in allowed:
+    if name not in allowed and any(name in task_class(kind).spaces for kind in KINDS):
         raise InputError(
-            f"--space {name}: '{data.name}' is {KINDS[data.kind]}, for which there is {' and '.join(allowed)}"
+            f"--space {name}: '{data.name}' is {kind_words(data)}, for which there is {' and '.join(allowed)}"
         )
     usual = {key: value for key, value in from_spec({"name": name}).spec().items() if key != "name"}
     given = settings(pairs, "--space", f"--space {name},{next(iter(usual))}=2")
@@ -80,7 +73,7 @@ def check_method(flag: str, method: str | None, data: Data) -> None:
     if data.kind not in kinds:
         taken = " and ".join(f"{kind}s" for kind in kinds)
         raise InputError(
-            f"{flag} {method}: it condenses {taken}, and '{data.name}' is {KINDS[data.kind]}; try random"
+            f"{flag} {method}: it condenses {taken}, and '{data.name}' is {kind_words(data)}; try random"
         )
 
 
@@ -89,7 +82,7 @@ def check_image_flags(data: Data, **given: object) -> None:
     for name, value in given.items():
         if value is not None and data.kind != "image":
             flag = f"--{name.replace('_', '-')}"
-            raise InputError(f"{flag} {value}: it is for images, and '{data.name}' is {KINDS[data.kind]}")
+            raise InputError(f"{flag} {value}: it is for images, and '{data.name}' is {kind_words(data)}")
 
 
 def total_size(

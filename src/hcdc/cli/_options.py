@@ -30,6 +30,14 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the last line."
 
 # --- several commands ---------------------------------------------------------------------------------------
 
+Imports = Annotated[
+    MaybeTexts,
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        help="Import a module or a .py file first: your own data, tasks, spaces or methods. Repeatable.",
+    ),
+]
 CondensedFile = Annotated[Path, typer.Argument(help="A condensed file, NAME.hcdc.")]
 Truth = Annotated[
     MaybePath,

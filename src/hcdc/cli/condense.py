@@ -51,6 +51,7 @@ def condense(
     target: given.Target = None,
     split_seed: given.SplitSeed = 0,
     force: given.Force = False,
+    imports: given.Imports = None,
     seed: given.Seed = 0,
     device: given.Device = "auto",
     json_file: given.Json = None,

@@ -25,6 +25,7 @@ def evaluate(
     truth_dataset: given.TruthDataset = None,
     rivals: given.Rivals = True,
     cache: given.Cache = None,
+    imports: given.Imports = None,
     seed: given.Seed = 0,
     device: given.Device = "auto",
     json_file: given.Json = None,

@@ -19,6 +19,7 @@ from hcdc.reporting import evaluations_of, payment, validation_choice
 @command
 def inspect(
     file: given.CondensedFile,
+    imports: given.Imports = None,
     json_file: given.Json = None,
     seed: given.UnusedSeed = 0,
     device: given.UnusedDevice = "auto",

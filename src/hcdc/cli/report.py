@@ -25,6 +25,7 @@ def report(
     files: given.Evaluations,
     out: given.PageOut = Path("report.html"),
     title: given.Title = "Rank agreement of condensed copies",
+    imports: given.Imports = None,
     json_file: given.Json = None,
     seed: given.UnusedSeed = 0,
     device: given.UnusedDevice = "auto",
