@@ -149,7 +149,11 @@ SpaceName = Annotated[
 ]
 Model = Annotated[
     MaybeText,
-    typer.Option("--model", help="Images: space (default: the networks of the space) or convnet."),
+    typer.Option(
+        "--model",
+        help="Images: space (default: the networks of the space), convnet, or FILE.py:NAME, your own "
+        "function from a configuration to a torch module. Tables: linear (default) or mlp.",
+    ),
 ]
 Setting = Annotated[MaybeText, typer.Option("--setting", help="Graphs: transductive (default) or inductive.")]
 Target = Annotated[MaybeText, typer.Option("--target", help="Tables: the column to predict.")]
@@ -160,6 +164,10 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite --out.")]
 
 # --- evaluate, report, demo ---------------------------------------------------------------------------------
 
+OwnModel = Annotated[
+    MaybeText,
+    typer.Option("--model", metavar="FILE.py:NAME", help="Your own model, if the copy was made with one."),
+]
 Candidates = Annotated[
     int, typer.Option("--candidates", help="How many new configurations to rank; none was used before.")
 ]

@@ -57,6 +57,20 @@ def last_line(done: str, following: str, json_file: Path | None = None) -> None:
     typer.echo(printable(f"{done}; next: {following}"), err=is_stdout(json_file))
 
 
+def evaluate_command(
+    file: Path,
+    imports: Sequence[str] | None = None,
+    model: str | None = None,
+    truth: Path | None = None,
+    truth_dataset: str | None = None,
+) -> str:
+    """The command that evaluates a condensed file, to be copied."""
+    flags: list[tuple[str, object]] = [("--import", module) for module in imports or ()]
+    flags += [("--model", model), ("--truth", truth), ("--truth-dataset", truth_dataset)]
+    given = [f"{flag} {quoted(value)}" for flag, value in flags if value is not None]
+    return " ".join([f"hcdc evaluate {quoted(file)}", *given])
+
+
 def show_table(rows: Sequence[Row], quiet: bool) -> None:
     """The main columns; one line per figure where the terminal is too narrow for a table."""
     if quiet:

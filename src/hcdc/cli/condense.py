@@ -19,7 +19,7 @@ from hcdc.cli._choose import (
 )
 from hcdc.cli._plans import plan_lines
 from hcdc.cli._record import already_there, read_record, record_path, save_with_record
-from hcdc.cli._show import last_line, quoted, say, show_progress, write_json
+from hcdc.cli._show import evaluate_command, last_line, say, show_progress, write_json
 from hcdc.condensers import Plan, cost_words, plan, probe_configs
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
@@ -100,9 +100,8 @@ def condense(
     if made.truth is not None and made.probing is not None:
         for config in probe_configs(searched, made.probing.probes, seed):
             made.truth.score(config, "val")  # a table without it is refused before the work
-    following = f"hcdc evaluate {quoted(out)}"
-    for flag, value in (("--truth", truth), ("--truth-dataset", truth_dataset)):
-        following += f" {flag} {quoted(value)}" if value is not None else ""
+    own = model if model is not None and ":" in model else None
+    following = evaluate_command(out, imports, own, truth, truth_dataset)
     if already_there(out, made, force):
         done = f"{out} is there already, made by the same command, so nothing was done (--force repeats it)"
     else:

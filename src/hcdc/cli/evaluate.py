@@ -12,6 +12,7 @@ from hcdc.cli._choose import About, truth_table
 from hcdc.cli._plans import judge_lines
 from hcdc.cli._record import read_record, record_path
 from hcdc.cli._show import last_line, quoted, say, show_findings, show_progress, show_table, write_json
+from hcdc.core.plugins import load_attribute
 from hcdc.datasets import CondensedDataset
 from hcdc.evaluation import checked_judges, reopen_task
 from hcdc.reporting import summary_table
@@ -25,6 +26,7 @@ def evaluate(
     truth_dataset: given.TruthDataset = None,
     rivals: given.Rivals = True,
     cache: given.Cache = None,
+    model: given.OwnModel = None,
     imports: given.Imports = None,
     seed: given.Seed = 0,
     device: given.Device = "auto",
@@ -39,7 +41,7 @@ def evaluate(
     device = checked_device(device)
     small = dataclasses.replace(CondensedDataset.load(file), record=read_record(file))
     table = truth_table(truth, truth_dataset, About.copy(small))
-    task = reopen_task(small)
+    task = reopen_task(small, None if model is None else load_attribute(model))
     fresh, _ = checked_judges(small, task, candidates, seed)
     if not quiet:
         say(judge_lines(small, task, len(fresh), device, table), quiet)

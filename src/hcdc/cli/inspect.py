@@ -11,7 +11,7 @@ from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable
 from hcdc.cli._choose import picture_lines
 from hcdc.cli._record import read_record, record_path
-from hcdc.cli._show import last_line, quoted, say, write_json
+from hcdc.cli._show import evaluate_command, last_line, quoted, say, write_json
 from hcdc.datasets import CondensedDataset
 from hcdc.reporting import evaluations_of, payment, validation_choice
 
@@ -41,10 +41,18 @@ def inspect(
         told = [list(line) for line in lines]
         write_json(json_file, {"file": str(file), "meta": small.meta, "record": record, "lines": told})
     say(lines, quiet)
-    following = f"hcdc evaluate {quoted(file)}"
+    following = _evaluation_of(small, file, imports)
     if evaluations:
         following = f"hcdc report {quoted(file.parent / evaluations[0][0].name)} --out report.html"
     last_line("nothing written" if json_file is None else f"wrote {json_file}", following, json_file)
+
+
+def _evaluation_of(small: CondensedDataset, file: Path, imports: Sequence[str] | None) -> str:
+    """The command that evaluates a copy, or why there is none."""
+    if "source" not in (small.meta["data"].get("origin") or {}):
+        return "hcdc.evaluate(small, task=...) in Python, since its data was given in memory"
+    model = str(small.meta["task"].get("model"))
+    return evaluate_command(file, imports, model.replace("__main__", "FILE.py") if ":" in model else None)
 
 
 def _evidence(
