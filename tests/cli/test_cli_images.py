@@ -353,7 +353,7 @@ def test_the_prediction_grows_with_the_steps():
         ),
         ({}, ["--train-size", "30"], "two spellings of one size"),
         ({}, ["--val-images-per-class", "1", "--val-size", "10"], "two spellings of one size"),
-        ({"per_class": None}, [], "--train-size is missing"),
+        ({"per_class": None}, [], "Missing --train-size (total examples), e.g. --train-size 35"),
         ({"per_class": None}, ["--train-size", "5"], "--train-size 5: there are 10 classes"),
         ({}, ["--space", "nasbench20"], "did you mean 'nasbench201'?"),
         ({}, ["--space", "gnn-zoo"], "--space gnn-zoo: 'digits' is images, for which there is nasbench201"),

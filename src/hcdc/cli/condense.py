@@ -79,7 +79,7 @@ def condense(
     train_size = total_size(("--train-size", "--images-per-class"), train_size, per_class, task, "train")
     val_size = total_size(("--val-size", "--val-images-per-class"), val_size, val_per_class, task, "val")
     if train_size is None:
-        raise InputError("--train-size is missing: how many training examples is the copy to have, in all?")
+        raise InputError("Missing --train-size (total examples), e.g. --train-size 35")
     arguments: dict[str, Any] = {
         "method": method, "train_size": train_size, "val_size": val_size, "seed": seed, "preset": preset,
         "train_method": train_method, "val_method": val_method, "options": chosen,
