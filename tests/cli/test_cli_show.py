@@ -2,7 +2,9 @@
 
 import re
 
+import numpy as np
 import pytest
+from command_line import hcdc_run
 
 from hcdc.cli._show import show_table
 from hcdc.reporting import COLUMNS, Row
@@ -39,6 +41,25 @@ def test_a_file_gets_a_table_of_120_columns(monkeypatch, capsys):
     monkeypatch.delenv("COLUMNS", raising=False)
     show_table(ROWS, quiet=False)
     assert len(capsys.readouterr().out.splitlines()) == 3 + len(ROWS)
+
+
+def test_a_space_fits_a_screen(tmp_path, monkeypatch, capsys):
+    """A table of 40 features has 40 penalties, which are counted and not listed."""
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    names = [f"feature_{k}" for k in range(40)]
+    rows = [",".join(f"{value:.2f}" for value in row) for row in rng.standard_normal((60, 40))]
+    lines = [",".join([*names, "label"]), *(f"{row},{k % 2}" for k, row in enumerate(rows))]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    given = ("--dataset", "t.csv", "--target", "label", "--method", "random", "--train-size", "8")
+    code, out, err = hcdc_run(capsys, "condense", *given, "--out", "a.hcdc", "--device", "cpu")
+    assert code == 0, err
+    inspected = hcdc_run(capsys, "inspect", "a.hcdc")[1]
+    for text in (out, inspected):
+        (told,) = re.findall(r"^space +(.*)$", text, re.MULTILINE)
+        assert 0 < len(told) <= 100
+    assert "40 penalties" in out
 
 
 def test_quiet_says_nothing(capsys):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hcdc.cli._choose import doubts, shape_words, size_words
-from hcdc.cli._show import words
+from hcdc.cli._show import space_words, words
 from hcdc.condensers import Plan, training_words
 from hcdc.core.recipe import Recipe
 from hcdc.core.records import device_name
@@ -33,7 +33,7 @@ def plan_lines(made: Plan, task: Any, device: str) -> list[tuple[str, object]]:
         ("data", f"{data.name}, {parts} for training / validation / test{shape}, split: {data.split}"),
         ("method", f"{meta['method']}{preset}: {how}"),
         ("sizes", sizes),
-        ("space", words(meta["space"])),
+        ("space", space_words(from_spec(meta["space"]))),
         _full_line(meta, made.truth),
         *relaxed,
         ("calibrated recipe", words(meta["calibrated_recipe"]) + chosen),
@@ -46,17 +46,17 @@ def judge_lines(
     small: CondensedDataset, task: Any, candidates: int, device: str, table: TableTruth | None
 ) -> list[tuple[str, object]]:
     """What is about to be judged, how, and what it costs."""
-    meta = small.meta
+    meta, space = small.meta, from_spec(small.meta["space"])
     if table is not None:
         cost = "nothing is trained on the full data"
     else:
         full = Recipe.from_dict(meta["full_recipe"])
-        cost = training_words(candidates, task, from_spec(meta["space"]), full, device)
+        cost = training_words(candidates, task, space, full, device)
         if meta.get("truth"):
             cost += "; the copy was made with a table of results, and --truth FILE judges by it"
     return [
         ("data", f"{meta['data'].get('name')}, split: {meta['data'].get('split')}"),
-        ("candidates", f"{candidates} of {words(meta['space'])}"),
+        ("candidates", f"{candidates} of {space_words(space)}"),
         _full_line(meta, table),
         ("calibrated recipe", words(meta["calibrated_recipe"])),
         ("device", device_name(device)),

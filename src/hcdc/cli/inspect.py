@@ -11,7 +11,7 @@ from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable
 from hcdc.cli._choose import picture_lines
 from hcdc.cli._record import read_record, record_path
-from hcdc.cli._show import evaluate_command, last_line, quoted, say, write_json
+from hcdc.cli._show import evaluate_command, last_line, quoted, say, shortened, write_json
 from hcdc.datasets import CondensedDataset
 from hcdc.reporting import evaluations_of, payment, validation_choice
 
@@ -33,7 +33,7 @@ def inspect(
     record = read_record(file)
     evaluations = evaluations_of(small.meta, sorted(file.resolve().parent.glob("*.json")))
     lines: list[tuple[str, object]] = [
-        *small.summary(),
+        *((label, shortened(text) if label == "space" else text) for label, text in small.summary()),
         *picture_lines(small),
         *_evidence(record, evaluations),
     ]
