@@ -87,7 +87,7 @@ def condense(capsys, *arguments, out="a.hcdc", dataset="digits.npz", method="ran
 def test_from_images_to_a_page(place, capsys):
     code, out, err = condense(capsys, *LEARN, "--val-images-per-class", "1", method="hcdc")
     assert code == 0, err
-    assert "S_train 30 (3 a class), S_val 10 (1 a class)" in out
+    assert "S_train 30 (3 per class), S_val 10 (1 per class)" in out
     assert "1 x 8 x 8 pixels" in out
     assert "4 full-data trainings" in out
     assert "(estimate from a few steps)" in out
@@ -100,7 +100,7 @@ def test_from_images_to_a_page(place, capsys):
 
     code, out, err = hcdc_run(capsys, "inspect", "a.hcdc")
     assert code == 0, err
-    assert "3 a class, 1 x 8 x 8 pixels of" in out
+    assert "3 per class, 1 x 8 x 8 pixels of" in out
     assert "4 candidates, results: trained on the full data" in out
 
     code, out, err = hcdc_run(capsys, "evaluate", "a.hcdc", "--candidates", "4", "--device", "cpu")

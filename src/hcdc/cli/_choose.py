@@ -175,7 +175,7 @@ def size_words(size: int, task: Any) -> str:
     """A size, for images with the number per class."""
     if not isinstance(task, ImageTask) or size % task.num_classes:
         return str(size)
-    return f"{size} ({size // task.num_classes} a class)"
+    return f"{size} ({size // task.num_classes} per class)"
 
 
 def doubts(made: Plan, task: Any) -> list[tuple[str, object]]:
@@ -204,7 +204,7 @@ def picture_lines(small: CondensedDataset) -> list[tuple[str, object]]:
             continue
         counts = part.y.bincount(minlength=small.num_classes or 1)
         low, high = int(counts.min()), int(counts.max())
-        told = f"{low if low == high else f'{low} to {high}'} a class, {_form(part.x)} pixels of "
+        told = f"{low if low == high else f'{low} to {high}'} per class, {_form(part.x)} pixels of "
         told += f"{float(part.x.min()):.2f} .. {float(part.x.max()):.2f} (normalised)"
         if part.weight is not None:
             weight = part.weight / part.weight.mean()

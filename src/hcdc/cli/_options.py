@@ -44,14 +44,14 @@ Truth = Annotated[
     typer.Option(
         "--truth",
         metavar="FILE",
-        help="A NAS-Bench-201 table (.csv, .csv.gz) of full-data results, instead of training. For images.",
+        help="Images: a NAS-Bench-201 table (.csv, .csv.gz) of full-data results, in place of training.",
     ),
 ]
 TruthDataset = Annotated[
     MaybeText,
     typer.Option(
         "--truth-dataset",
-        help="cifar10 or cifar100: the data set in --truth, if the name of your data does not say so.",
+        help="Images: cifar10 or cifar100, if your data goes by another name than in --truth.",
     ),
 ]
 
@@ -68,7 +68,8 @@ Dataset = Annotated[
 CondensedOut = Annotated[Path, typer.Option("--out", help="The condensed file to write, NAME.hcdc.")]
 TrainSize = Annotated[MaybeInt, typer.Option("--train-size", help="Training examples in the copy, in total.")]
 PerClass = Annotated[
-    MaybeInt, typer.Option("--images-per-class", help="Training images per class, instead of --train-size.")
+    MaybeInt,
+    typer.Option("--images-per-class", help="Images: --train-size per class."),
 ]
 Method = Annotated[
     str,
@@ -88,7 +89,7 @@ ValSize = Annotated[
 ]
 ValPerClass = Annotated[
     MaybeInt,
-    typer.Option("--val-images-per-class", help="Validation images per class, instead of --val-size."),
+    typer.Option("--val-images-per-class", help="Images: --val-size per class."),
 ]
 TrainMethod = Annotated[
     MaybeText,
@@ -106,11 +107,11 @@ ValMethod = Annotated[
 Probes = Annotated[
     MaybeInt,
     typer.Option(
-        "--probes", help="Candidates trained on the full data to learn from; same as --set probes=N."
+        "--probes", help="Candidates with full-data results for hcdc to learn from; short for --set probes=N."
     ),
 ]
 TruthEpochs = Annotated[
-    MaybeInt, typer.Option("--truth-epochs", help="Epochs per full-data training, for images; 20 by default.")
+    MaybeInt, typer.Option("--truth-epochs", help="Images: epochs per full-data training; 20 by default.")
 ]
 Preset = Annotated[MaybeText, typer.Option("--preset", help="Named settings of the method, e.g. demo.")]
 Set = Annotated[
@@ -158,7 +159,7 @@ Model = Annotated[
 Setting = Annotated[MaybeText, typer.Option("--setting", help="Graphs: transductive (default) or inductive.")]
 Target = Annotated[MaybeText, typer.Option("--target", help="Tables: the column to predict.")]
 SplitSeed = Annotated[
-    int, typer.Option("--split-seed", min=0, help="Seed of the split, if the data has none of its own.")
+    int, typer.Option("--split-seed", min=0, help="Seed of the split, if the data comes without one.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite --out.")]
 
@@ -168,9 +169,7 @@ OwnModel = Annotated[
     MaybeText,
     typer.Option("--model", metavar="FILE.py:NAME", help="Your own model, if the copy was made with one."),
 ]
-Candidates = Annotated[
-    int, typer.Option("--candidates", help="How many new configurations to rank; none was used before.")
-]
+Candidates = Annotated[int, typer.Option("--candidates", help="How many new configurations to rank.")]
 Rivals = Annotated[
     bool, typer.Option("--rivals/--no-rivals", help="Also rank with cheaper stand-ins for the full data.")
 ]

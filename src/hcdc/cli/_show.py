@@ -104,8 +104,8 @@ def show_table(rows: Sequence[Row], quiet: bool) -> None:
         justify: Literal["left", "right"] = "right" if k else "left"
         table.add_column(column.narrow, justify=justify, no_wrap=not last, min_width=least)
     for row, (name, *figures) in zip(rows, cells):
-        indent = " " if row.kind == "rival" else ""
-        table.add_row(indent + name, *figures, style="bold" if row.kind == "copy" else None)
+        indent = {"rival": " "}.get(row.kind, "")
+        table.add_row(indent + name, *figures, style={"copy": "bold"}.get(row.kind))
     if needed <= console.width:
         console.print(table)
         return

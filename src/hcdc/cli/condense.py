@@ -58,7 +58,10 @@ def condense(
     debug: given.Debug = False,
     quiet: given.Quiet = False,
 ) -> None:
-    """Make a condensed copy of a data set."""
+    """Make a condensed copy of a data set.
+
+    Example: hcdc condense --dataset embedded --train-size 60 --out small.hcdc
+    """
     check_writable("--out", out)
     check_writable("--json", json_file)
     read = Path(dataset) if Path(dataset).is_file() else None

@@ -31,7 +31,10 @@ def demo(
     debug: given.Debug = False,
     quiet: given.Quiet = False,
 ) -> None:
-    """Condense built-in data (a graph or digits) by several methods, search on each copy, and compare."""
+    """Try it on built-in data, offline.
+
+    Condenses a graph (or digits) by several methods, searches on each copy, and compares.
+    """
     check_writable("--json", json_file)
     device = checked_device(device)
     with show_progress(quiet) as progress:

@@ -34,7 +34,10 @@ def evaluate(
     debug: given.Debug = False,
     quiet: given.Quiet = False,
 ) -> None:
-    """Rank new configurations on the copy and on the full data, and compare."""
+    """Measure how well a copy ranks configurations.
+
+    New configurations are ranked on the copy, on the full data and by cheaper rivals, and compared.
+    """
     result = json_file or file.with_name(f"{file.name.removesuffix('.hcdc')}.evaluation.json")
     check_writable("--json", result)
     check_apart(("FILE", file), ("its record", record_path(file)), ("--truth", truth), ("--json", result))

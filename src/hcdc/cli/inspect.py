@@ -26,7 +26,10 @@ def inspect(
     debug: given.Debug = False,
     quiet: given.Quiet = False,
 ) -> None:
-    """Show what a condensed file holds and how well it is known to rank. Runs no code that the file names."""
+    """Show what a condensed file holds and how well it ranks.
+
+    Evaluations beside the file are read. No code that the file names is run.
+    """
     check_writable("--json", json_file)
     check_apart(("FILE", file), ("its record", record_path(file)), ("--json", json_file))
     small = CondensedDataset.load(file)

@@ -32,7 +32,10 @@ def report(
     debug: given.Debug = False,
     quiet: given.Quiet = False,
 ) -> None:
-    """Write one HTML page with the table, the figures and the conclusions."""
+    """Write an HTML page about one or more evaluations.
+
+    The page holds the table, the figures and the conclusions.
+    """
     check_writable("--out", out)
     check_writable("--json", json_file)
     for file in files:
