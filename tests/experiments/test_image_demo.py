@@ -99,7 +99,7 @@ def test_the_command_takes_images(tmp_path, monkeypatch, capsys):
         asked.append(out)
         raise InputError("that is enough")
 
-    monkeypatch.setattr(hcdc.cli, "run_image_demo", run)
+    monkeypatch.setattr("hcdc.experiments.run_image_demo", run)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit):
         hcdc.cli.main(["demo", "--images", "--device", "cpu"])

@@ -12,7 +12,7 @@ from hcdc.condensers._condense import (
     plan,
 )
 from hcdc.condensers._dc import ImageMatching
-from hcdc.condensers._forecast import alignment_words, point_count
+from hcdc.condensers._estimate import cost_words, training_seconds, training_words
 from hcdc.condensers._hcdc import HCDC, learn_validation
 from hcdc.condensers._probing import (
     Probing,
@@ -41,10 +41,10 @@ __all__ = [
     "Probing",
     "Reducer",
     "Slopes",
-    "alignment_words",
     "allocate_labels",
     "companion_configs",
     "condense",
+    "cost_words",
     "expectations",
     "hcdc_presets",
     "learn_examples",
@@ -55,12 +55,13 @@ __all__ = [
     "make_reducer",
     "mean_loss",
     "plan",
-    "point_count",
     "probe_configs",
     "rank_targets",
     "reducer_for",
     "reducer_presets",
     "register_reducer",
     "ridge",
+    "training_seconds",
+    "training_words",
     "weigh_examples",
 ]
