@@ -17,6 +17,7 @@ from hcdc.cli._app import as_flags
 from hcdc.core import ranks
 from hcdc.core.records import version
 from hcdc.reporting._evaluations import IDENTITY
+from recipes import change_recipes
 
 NODES, CLASSES = 120, 3
 
@@ -64,7 +65,7 @@ def condense(capsys, *arguments, out="a.hcdc", dataset="graph.npz", method="rand
 def short(monkeypatch):
     """Candidates train for 8 steps and not for 200; intervals from 20 draws."""
     monkeypatch.setattr(ranks, "bootstrap", functools.partial(ranks.bootstrap, draws=20))
-    monkeypatch.setattr("hcdc.condensers._condense.Recipe", lambda **given: Recipe(**{"steps": 8, **given}))
+    change_recipes(monkeypatch, lambda **given: Recipe(**{"steps": 8, **given}))
 
 
 @pytest.mark.usefixtures("short")

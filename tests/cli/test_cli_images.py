@@ -13,7 +13,7 @@ import pytest
 from command_line import assert_refused, files, hcdc_run
 
 import hcdc
-import hcdc.condensers._condense as condensing
+import hcdc.condensers.validation._trained as probed
 from hcdc import CondensedDataset, Recipe
 from hcdc.cli._plans import judge_lines, plan_lines
 from hcdc.condensers import cost_words, make_reducer, plan, training_seconds
@@ -22,6 +22,7 @@ from hcdc.datasets import data
 from hcdc.spaces import NASBench201, NASBench201Table, TableTruth
 from hcdc.spaces._nasbench201 import COLUMNS
 from hcdc.tasks import ImageTask
+from recipes import change_recipes
 
 pytest.importorskip("sklearn")
 
@@ -68,7 +69,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setenv("HCDC_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(ranks, "bootstrap", functools.partial(ranks.bootstrap, draws=20))
     short = {"steps": 2, "seeds": 1}
-    monkeypatch.setattr("hcdc.condensers._condense.Recipe", lambda **given: Recipe(**{**given, **short}))
+    change_recipes(monkeypatch, lambda **given: Recipe(**{**given, **short}))
     np.savez(tmp_path / "digits.npz", **digits())
     return tmp_path
 
@@ -135,13 +136,13 @@ CALIBRATE = (*LEARN, "--set", "companions=0", "--set", "calibrate=true")
 @pytest.fixture
 def last_recipe(monkeypatch):
     """Whatever the probes say, the last recipe is taken: BatchNorm's statistics of the training images."""
-    choose = condensing.choose_recipe
+    choose = probed.choose_recipe
 
     def last(task, truth, recipes, *rest):
         _, tried = choose(task, truth, recipes, *rest)
         return recipes[-1], tried
 
-    monkeypatch.setattr(condensing, "choose_recipe", last)
+    monkeypatch.setattr(probed, "choose_recipe", last)
 
 
 def test_the_probes_choose_the_recipe_where_asked(place, capsys, last_recipe):

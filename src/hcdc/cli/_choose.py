@@ -9,14 +9,11 @@ from typing import Any
 from torch import Tensor
 
 from hcdc.cli._arguments import settings
-from hcdc.cli._show import words
-from hcdc.condensers import Plan
+from hcdc.condensers import in_words
 from hcdc.core.errors import InputError, unknown_name
-from hcdc.datasets import CondensedDataset, GraphData, ImageData, Images, TableData
+from hcdc.datasets import CondensedDataset, Dataset, ImageData, Images
 from hcdc.spaces import BENCHMARKS, NASBench201Table, Space, TableTruth, from_spec
-from hcdc.tasks import ImageTask, task_class, task_for
-
-Data = GraphData | TableData | ImageData
+from hcdc.tasks import task_class, task_for
 
 KINDS = {"graph": "a graph", "table": "a table", "image": "images"}
 TAKES = {
@@ -28,7 +25,7 @@ TAKES = {
 
 
 def task_and_space(
-    data: Data, space: str | None, setting: str | None, model: str | None
+    data: Dataset, space: str | None, setting: str | None, model: str | None
 ) -> tuple[Any, Space]:
     """The task for the data, and the search space by name; some tasks bring their own."""
     form = task_class(data.kind)
@@ -42,12 +39,12 @@ def task_and_space(
     return task, _space(space, data, form.spaces) if form.spaces else task.space()
 
 
-def kind_words(data: Data) -> str:
+def kind_words(data: Dataset) -> str:
     """What the data is."""
     return KINDS.get(data.kind, f"{data.kind} data")
 
 
-def _space(text: str | None, data: Data, allowed: tuple[str, ...]) -> Space:
+def _space(text: str | None, data: Dataset, allowed: tuple[str, ...]) -> Space:
     """The space ``NAME`` or ``NAME,KEY=VALUE,...``; a built-in one must be for this kind of data."""
     name, *pairs = (text or allowed[0]).split(",")
     if name not in allowed and any(name in task_class(kind).spaces for kind in KINDS):
@@ -67,7 +64,7 @@ def _space(text: str | None, data: Data, allowed: tuple[str, ...]) -> Space:
     return from_spec({"name": name, **given})
 
 
-def check_method(flag: str, method: str | None, data: Data) -> None:
+def check_method(flag: str, method: str | None, data: Dataset) -> None:
     """Refuse a method for another kind of data before any work."""
     kinds = TAKES.get(method or "", (data.kind,))
     if data.kind not in kinds:
@@ -77,7 +74,7 @@ def check_method(flag: str, method: str | None, data: Data) -> None:
         )
 
 
-def check_image_flags(data: Data, **given: object) -> None:
+def check_image_flags(data: Dataset, **given: object) -> None:
     """Refuse flags that are for images where the data is not."""
     for name, value in given.items():
         if value is not None and data.kind != "image":
@@ -120,7 +117,7 @@ class About:
     classes: int | None
 
     @classmethod
-    def data(cls, data: Data) -> About:
+    def data(cls, data: Dataset) -> About:
         form = _form(data.train.x) if isinstance(data, ImageData) else ""
         return cls(data.name, data.kind, form, data.num_classes)
 
@@ -166,31 +163,6 @@ def _form(x: Tensor) -> str:
     return " x ".join(map(str, x.shape[1:]))
 
 
-def shape_words(data: Data) -> str:
-    """The shape of an image; empty for other data."""
-    return f", {_form(data.train.x)} pixels" if isinstance(data, ImageData) else ""
-
-
-def size_words(size: int, task: Any) -> str:
-    """A size, for images with the number per class."""
-    if not isinstance(task, ImageTask) or size % task.num_classes:
-        return str(size)
-    return f"{size} ({size // task.num_classes} per class)"
-
-
-def doubts(made: Plan, task: Any) -> list[tuple[str, object]]:
-    """What our own results say against the plan."""
-    if made.meta["val_method"] != "aligned" or not isinstance(task, ImageTask):
-        return []
-    return [
-        (
-            "note",
-            "hypergradients alone ranked cells of CIFAR-10 worse than random validation images did; "
-            "--val-method real ranked better, and so did probes (--val-method weighted)",
-        )
-    ]
-
-
 def has_pictures(small: CondensedDataset) -> bool:
     """Whether a report can show the examples."""
     return small.kind == "image"
@@ -215,6 +187,6 @@ def picture_lines(small: CondensedDataset) -> list[tuple[str, object]]:
     probes = small.meta.get("probes") or {}
     if isinstance(probes, dict) and probes.get("configs"):
         source = small.meta.get("truth") or "trained on the full data"
-        source = words(source) if isinstance(source, dict) else source
+        source = in_words(source) if isinstance(source, dict) else source
         lines.append(("probes", f"{len(probes['configs'])} candidates, results: {source}"))
     return lines

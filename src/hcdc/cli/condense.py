@@ -17,10 +17,9 @@ from hcdc.cli._choose import (
     total_size,
     truth_table,
 )
-from hcdc.cli._plans import plan_lines
 from hcdc.cli._record import already_there, read_record, record_path, save_with_record
 from hcdc.cli._show import evaluate_command, last_line, say, show_progress, write_json
-from hcdc.condensers import Plan, cost_words, plan, probe_configs
+from hcdc.condensers import Plan, plan
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
 from hcdc.core.records import device_name
@@ -100,15 +99,12 @@ def condense(
             "takes them"
         )
     made = plan(task, searched, **arguments)
-    if made.truth is not None and made.probing is not None:
-        for config in probe_configs(searched, made.probing.probes, seed):
-            made.truth.score(config, "val")  # a table without it is refused before the work
     own = model if model is not None and ":" in model else None
     following = evaluate_command(out, imports, own, truth, truth_dataset)
     if already_there(out, made, force):
         done = f"{out} is there already, made by the same command, so nothing was done (--force repeats it)"
     else:
-        done = _make(task, searched, made, arguments, out, device, quiet)
+        done = _make(made, out, device, quiet)
     if json_file is not None:
         if not (known := read_record(out)):
             raise InputError(f"--json: there is no record {record_path(out)}; --force makes it again")
@@ -116,22 +112,20 @@ def condense(
     last_line(done, following, json_file)
 
 
-def _make(
-    task: Any, space: Any, made: Plan, arguments: dict[str, Any], out: Path, device: str, quiet: bool
-) -> str:
+def _make(made: Plan, out: Path, device: str, quiet: bool) -> str:
     """Say what is about to be done, do it, save it; what was done in words."""
     checkpoint = out.with_name(f".{out.name}.ckpt")
     if not quiet:
-        lines = plan_lines(made, task, device)
+        lines = made.summary(device)
         say(lines, quiet)
         if Checkpoint(checkpoint, made.key()).begun():
             cost = "what is left of an earlier run"
         else:  # an estimate, which takes its time
-            cost = cost_words(made, task, space, device, arguments["seed"])
+            cost = made.cost(device).words()
         say([("cost".ljust(max(len(label) for label, _ in lines)), cost)], quiet)
     with show_progress(quiet) as progress:
-        small = hcdc.condense(
-            task, space, **arguments, device=device, checkpoint=checkpoint, progress=progress,
+        small = made.run(
+            device=device, checkpoint=checkpoint, progress=progress,
             done=lambda small: save_with_record(small, out),
         )  # fmt: skip
     spent = f"{small.record['condense_seconds']:.1f} s on {device_name(device)}"

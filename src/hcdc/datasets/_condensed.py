@@ -45,12 +45,14 @@ class CondensedDataset:
             ``library_version`` are filled in, and ``kind_module`` where the kind is not one of hcdc's own.
         record: Evidence of how it was made (seconds, device, history); never part of the file, which does not
             vary between equal runs, but kept beside it, see `record_path`.
+        task: The task that made it, known in the same process alone.
     """
 
     train: LabelledSet
     val: LabelledSet | None
     meta: dict[str, Any]
     record: dict[str, Any] = field(default_factory=dict)
+    task: Any = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         what = f"{self.meta.get('method', 'copy')} of '{self.meta.get('data', {}).get('name', '?')}'"
@@ -99,8 +101,9 @@ class CondensedDataset:
     def to(self, device: torch.device | str) -> CondensedDataset:
         """The same on another device."""
         return CondensedDataset(
-            self.train.to(device), None if self.val is None else self.val.to(device), self.meta, self.record
-        )
+            self.train.to(device), None if self.val is None else self.val.to(device), self.meta, self.record,
+            self.task,
+        )  # fmt: skip
 
     def tensors(self) -> dict[str, Tensor]:
         """``train/x``, ``train/y``, ``train/adj`` (dense; absent without edges), ``val/...``, on the CPU."""

@@ -82,8 +82,8 @@ def read_image_folder(root: Path, *, split: Any = None, seed: int = 0) -> ImageD
     """A folder ``root/CLASS/*``, ``root/{train,val,test}/CLASS/*``, or of ``.npy`` arrays.
 
     Classes are numbered in the order of their names. All images must be grey, or all in colour. The
-    validation part may be called ``validation`` or ``valid``, and names of parts may have capital letters. Files in a
-    class folder that are not PNG or JPEG are left out, and the split says how many.
+    validation part may be called ``validation`` or ``valid``, and names of parts may have capital letters.
+    Files in a class folder that are not PNG or JPEG are left out, and the split says how many.
 
     Args:
         root: The folder.

@@ -33,17 +33,19 @@ from torch import Tensor
 from hcdc.condensers import (
     METHODS,
     REDUCERS,
+    VALIDATIONS,
+    Alignment,
     Plan,
+    Probing,
     Slopes,
     condense,
     expectations,
     learn_examples,
     learn_validation,
     make_companions,
-    make_hcdc,
-    make_probing,
     mean_loss,
     plan,
+    validation_presets,
     weigh_examples,
 )
 from hcdc.core import records
@@ -137,6 +139,16 @@ def kept_name(made: Plan, method: str, seed: int) -> str:
     return f"{method}-{seed}-{made.key()[:12]}.hcdc"
 
 
+def probing_settings(**options: Any) -> Probing:
+    """Settings of learning from probes for images; options may hold those of alignment too."""
+    known = [*Probing.names(), *Alignment.names()]
+    for name in options:
+        if name not in known:
+            raise unknown_name("setting of method 'hcdc'", name, known)
+    settings = {**validation_presets()["images"]["settings"], **options}
+    return Probing(**{name: value for name, value in settings.items() if name in Probing.names()})
+
+
 def companion_cells(seed: int, count: int) -> list[Config]:
     """Companions, from cells that are never judges or probes."""
     rest = NASBench201().candidates()[-APART:]
@@ -177,7 +189,7 @@ class Protocol:
         self.space, self.device, self.out = NASBench201(), device, out
         self.truth = TableTruth(NASBench201Table(table), benchmark)
         self.cells, self.some = judging_cells(judges), min(some, judges)
-        self.probing, self.alignment = make_probing("images"), dict[str, Any]()
+        self.probing, self.alignment = probing_settings(), dict[str, Any]()
         self.options: dict[str, dict[str, Any]] = {}
         picked = torch.randperm(len(self.task.val), generator=stream(0, "nas201-real"))[:REAL].sort().values
         self.real = self.task.chosen("val", picked)
@@ -365,21 +377,22 @@ class Protocol:
         if (saved := store.load()) is not None:
             return self.unpacked(saved[0])["aligned"], saved[1]
         begun = time.perf_counter()
-        space, own = Unjudged(judges=len(self.cells)), make_hcdc("images").settings()
+        space, own = Unjudged(judges=len(self.cells)), VALIDATIONS["aligned"].names()
         options = {name: value for name, value in self.alignment.items() if name in own}
         made = plan(
             self.task, space, "hcdc", train_size=self.train_size, val_size=self.val_size, seed=seed,
             val_method="aligned", options=options, recipe=self.recipe,
         )  # fmt: skip
-        assert made.config is not None, "alignment has settings"
-        assert made.config.relaxation == "softmax", "cells that are drawn could be judges"
+        config = made.way
+        assert isinstance(config, Alignment), "alignment has settings"
+        assert config.relaxation == "softmax", "cells that are drawn could be judges"
         found = learn_validation(
-            self.task, space, copy.train, self.val_size, seed, made.config, made.relaxed(self.task),
+            self.task, space, copy.train, self.val_size, seed, config, made.relaxed(),
             self.calibrated, device=self.device, progress=Progress(), checkpoint=Checkpoint(None),
         )  # fmt: skip
         spent = time.perf_counter() - begun
         log.info("aligned seed %d: %s, %.1f s", seed, found.history[-1], spent)
-        note = {"condense_seconds": spent, "history": found.history, "alignment": made.config.settings()}
+        note = {"condense_seconds": spent, "history": found.history, "alignment": config.settings()}
         note["relaxed_trainings"] = found.full_trainings
         store.save(packed({"aligned": found.val}), note)
         return found.val, note
@@ -505,7 +518,7 @@ def main() -> None:
     if given.make and "hcdc" not in rows:
         raise InputError(f"--make makes HCDC's validation sets, and --rows {given.rows} has no 'hcdc'")
     hcdc = protocol.options.pop("hcdc", {})
-    protocol.alignment, protocol.probing = hcdc, make_probing("images", **hcdc)
+    protocol.alignment, protocol.probing = hcdc, probing_settings(**hcdc)
     keep = None if given.keep is None else Path(given.keep)
     others = [row for row in rows if row != "hcdc"]
     if not given.make:

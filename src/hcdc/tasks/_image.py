@@ -69,6 +69,8 @@ class ImageTask(Task):
     flags = ("model",)
     spaces = ("nasbench201",)
     engine = "streams"
+    preset = "images"
+    anchored = False
     learns = frozenset({"nodes"})
     recordable = True
     mini_batches = True
@@ -121,6 +123,12 @@ class ImageTask(Task):
     @property
     def num_classes(self) -> int:
         return self.data.num_classes
+
+    def example_words(self) -> str:
+        return f", {' x '.join(map(str, self.data.shape))} pixels"
+
+    def sized(self, size: int) -> str:
+        return str(size) if size % self.num_classes else f"{size} ({size // self.num_classes} per class)"
 
     @property
     def augmentation(self) -> str:
