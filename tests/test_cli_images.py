@@ -18,9 +18,9 @@ from hcdc import CondensedDataset, Recipe
 from hcdc.condensers import make_reducer, plan
 from hcdc.core import ranks
 from hcdc.datasets import data
-from hcdc.spaces import NASBench201, NASBench201Table, TableTruth
-from hcdc.spaces._nasbench201 import COLUMNS
+from hcdc.spaces import NASBench201
 from hcdc.tasks import ImageTask
+from hcdc.truth import COLUMNS, NASBench201Table, TableTruth
 
 pytest.importorskip("sklearn")
 

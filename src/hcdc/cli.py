@@ -57,9 +57,10 @@ from hcdc.reporting import (
     validation_choice,
     write_report,
 )
-from hcdc.spaces import BENCHMARKS, NASBench201Table, Space, TableTruth, from_spec
+from hcdc.spaces import Space, from_spec
 from hcdc.tasks import GraphTask, ImageTask, TableTask
 from hcdc.training import run_candidates
+from hcdc.truth import BENCHMARKS, NASBench201Table, TableTruth, Truth
 
 SPACES = {"graph": ("polynomial-filter", "gnn-zoo"), "image": ("nasbench201",)}
 """Search spaces by kind of data, the default first; a table brings its own."""
@@ -744,7 +745,7 @@ def _plan_lines(made: Plan, task: Any, device: str) -> list[tuple[str, object]]:
     ]
 
 
-def _full_line(meta: dict[str, Any], table: TableTruth | None) -> tuple[str, object]:
+def _full_line(meta: dict[str, Any], table: Truth | None) -> tuple[str, object]:
     """How candidates are trained on the full data, or the table that has their results."""
     if table is not None:
         return "full data", f"results from the {table.words()}"
@@ -910,7 +911,7 @@ def evaluate(
 
 
 def _judge_lines(
-    small: CondensedDataset, task: Any, candidates: int, device: str, table: TableTruth | None
+    small: CondensedDataset, task: Any, candidates: int, device: str, table: Truth | None
 ) -> list[tuple[str, object]]:
     """What is about to be judged, how, and what it costs."""
     meta = small.meta

@@ -40,10 +40,10 @@ from hcdc.core.recipe import Recipe
 from hcdc.core.records import environment
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset, describe
-from hcdc.spaces import Space, TableTruth
-from hcdc.tasks import ImageTask, Task, check_truth
-from hcdc.training import Predictor, full_scores, predictors
-from hcdc.training import truth as full_truth
+from hcdc.spaces import Space
+from hcdc.tasks import ImageTask, Task
+from hcdc.training import Predictor, predictors
+from hcdc.truth import TrainedTruth, Truth, check_truth, full_scores
 
 ALIGNED = ("aligned", "both")
 PROBED = ("probes", "weighted")
@@ -134,7 +134,7 @@ class Plan:
     reducer: Reducer
     config: HCDC | None
     probing: Probing | None
-    truth: TableTruth | None
+    truth: Truth | None
     full: Recipe
     calibrated: Recipe
     meta: dict[str, Any]
@@ -163,7 +163,7 @@ def condense(
     val_method: str | None = None,
     preset: str | None = None,
     options: dict[str, Any] | None = None,
-    truth: TableTruth | None = None,
+    truth: Truth | None = None,
     truth_epochs: int = TRUTH_EPOCHS,
     recipe: Mapping[str, Any] | None = None,
     full_recipe: Mapping[str, Any] | None = None,
@@ -381,13 +381,11 @@ def _probe_scores(
 ) -> tuple[list[float], float]:
     """Full-data validation scores of the probes, last where they diverged, and the seconds of training and
     validating them."""
-    if made.truth is not None:
-        return [made.truth.score(c, "val") for c in configs], sum(made.truth.seconds(c) for c in configs)
-    known = full_truth(
-        task, space, configs, made.full, fingerprint=str(made.meta["data"].get("fingerprint")),
-        description={"task": made.meta["task"], "space": made.meta["space"]},
-        device=device, progress=progress,
+    source = made.truth or TrainedTruth(
+        task, space, made.full, device=device, progress=progress,
+        fingerprint=str(made.meta["data"].get("fingerprint")),
     )  # fmt: skip
+    known = source.results(configs, ("val",))
     if (finite := sum(r.finite for r in known)) < FEWEST:
         raise NumericalError(
             f"{finite} of {len(known)} probes have a finite loss after training on the full data, and at "
@@ -409,7 +407,7 @@ def plan(
     val_method: str | None = None,
     preset: str | None = None,
     options: dict[str, Any] | None = None,
-    truth: TableTruth | None = None,
+    truth: Truth | None = None,
     truth_epochs: int = TRUTH_EPOCHS,
     recipe: Mapping[str, Any] | None = None,
     full_recipe: Mapping[str, Any] | None = None,
