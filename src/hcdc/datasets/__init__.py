@@ -2,7 +2,7 @@
 
 from hcdc.datasets._condensed import CondensedDataset, record_path
 from hcdc.datasets._dataset import Dataset
-from hcdc.datasets._door import NAMES, reopen
+from hcdc.datasets._door import NAMES, register_data, reopen
 from hcdc.datasets._door import load as data
 from hcdc.datasets._graph import Graph, GraphData, Matrix, Nodes, normalise_dense
 from hcdc.datasets._image_data import image_data
@@ -30,6 +30,7 @@ __all__ = [
     "normalise_dense",
     "normalised",
     "record_path",
+    "register_data",
     "register_kind",
     "reopen",
 ]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.datasets._arxiv import arxiv
@@ -25,11 +25,29 @@ from hcdc.datasets._table import TableData
 from hcdc.datasets._tabular import TABLE_SUFFIXES, from_arrays, from_frame, read_table
 
 EMBEDDED = ("citeseer-embedded", "embedded")
+Reader = TypeVar("Reader", bound=Callable[..., Dataset])
 NAMES = (*PLACES, "ogbn-arxiv", *EMBEDDED, *IMAGE_NAMES)
+READERS: dict[str, Callable[..., Dataset]] = {}
+"""Readers of other people's data, by name."""
 ROADS = (
     "a name (see hcdc.datasets.NAMES), a path (.npz, .csv, .parquet, a folder of images), a PyG Data object, "
     "a pandas DataFrame with target=, a torch or Hugging Face Dataset of images, or arrays (x, y)"
 )
+
+
+def register_data(name: str) -> Callable[[Reader], Reader]:
+    """Decorator: make data of your own known by a name, for `hcdc.data` and ``--dataset``.
+
+    The reader takes ``seed`` and returns a `Dataset`; equal arguments must give equal data.
+    """
+
+    def register(reader: Reader) -> Reader:
+        if _plain(name) in map(_plain, NAMES):
+            raise InputError(f"data '{name}' is a name of the library's own; choose another")
+        READERS[_plain(name)] = reader
+        return reader
+
+    return register
 
 
 def load(
@@ -76,6 +94,8 @@ def load(
             f"of a Dataset of dicts, and a {type(source).__name__} has none; leave them out"
         )
     if isinstance(source, (str, os.PathLike)):
+        if (own := _plain(os.fspath(source))) in READERS:
+            return dataclasses.replace(READERS[own](seed=seed), origin={"source": own, "seed": seed})  # type: ignore[type-var]
         data = _from_text(os.fspath(source), root, target, seed, split, download)
         if split is not None and not isinstance(split, str):
             return data
@@ -118,7 +138,7 @@ def reopen(
             "from the condensed file; pass the data itself in Python, hcdc.evaluate(copy, task=...)"
         )
     source = origin.pop("source")
-    if _plain(source) not in map(_plain, NAMES) and not os.path.exists(source):
+    if _plain(source) not in (*map(_plain, NAMES), *READERS) and not os.path.exists(source):
         raise InputError(
             f"the data '{source}' does not exist; the condensed file says that it was made from it: put it "
             "there again, or pass a task on the data in Python, hcdc.evaluate(copy, task=...)"
@@ -153,7 +173,7 @@ def _from_text(
     if name not in names and not path.suffix and path.name == text and not exists:
         if len(text.split()) > 1:
             raise InputError(f"raw text is not supported as data; encode it as numbers and pass {ROADS}")
-        raise unknown_name("dataset", text, NAMES)
+        raise unknown_name("dataset", text, (*NAMES, *READERS))
     if name not in names and not exists:
         raise InputError(f"the file '{text}' does not exist; pass {ROADS}")
     if target is not None and not table:

@@ -31,7 +31,6 @@ import torch
 from torch import Tensor
 
 from hcdc.condensers import (
-    METHODS,
     REDUCERS,
     VALIDATIONS,
     Alignment,
@@ -510,8 +509,7 @@ def main() -> None:
             number = None
         if number is None or not (method and setting):
             raise InputError(f"--set {each}: give METHOD.SETTING=NUMBER, as in dc.iterations=100")
-        if method not in METHODS:
-            raise unknown_name("method of --set", method, METHODS)
+        check_names("method of --set", [method], (*REDUCERS, "hcdc"))
         protocol.options.setdefault(method, {})[setting] = number
     if given.make and given.keep is None:
         raise InputError("--make makes validation sets to keep: say where with --keep")
