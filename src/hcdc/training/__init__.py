@@ -10,20 +10,13 @@ from hcdc.training._augment import (
     draw_each,
     shown,
 )
-from hcdc.training._blocks import Features, Pass, PlainPass, pays
 from hcdc.training._captured import Captured, CapturedMany
 from hcdc.training._convnets import (
     ConvNetRecipe,
-    Initialiser,
-    compute_type,
     convnet_accuracy,
-    embed,
     embeddings,
-    logits,
-    loss_gradient,
     recorded,
     train_convnets,
-    views,
 )
 from hcdc.training._gcn import GCNRecipe, gcn_accuracy, gcn_inputs, gcn_logits, train_gcn
 from hcdc.training._many import (
@@ -43,11 +36,7 @@ __all__ = [
     "Captured",
     "CapturedMany",
     "ConvNetRecipe",
-    "Features",
     "GCNRecipe",
-    "Initialiser",
-    "Pass",
-    "PlainPass",
     "Predictor",
     "Result",
     "Scores",
@@ -56,20 +45,15 @@ __all__ = [
     "augment_back",
     "augment_each",
     "cache_folder",
-    "compute_type",
     "convnet_accuracy",
     "draw_augmentation",
     "draw_each",
-    "embed",
     "embeddings",
     "full_scores",
     "gcn_accuracy",
     "gcn_inputs",
     "gcn_logits",
     "init_many",
-    "logits",
-    "loss_gradient",
-    "pays",
     "predictors",
     "recorded",
     "run_candidates",
@@ -81,5 +65,4 @@ __all__ = [
     "train_many",
     "train_networks",
     "truth",
-    "views",
 ]
