@@ -31,8 +31,7 @@ from hcdc.condensers._dm import BLOCK, DM, _Matching
 from hcdc.core.files import write_atomic
 from hcdc.core.progress import peak_memory_gib
 from hcdc.core.records import environment, jsonable
-from hcdc.datasets import ImageData, Images
-from hcdc.datasets._images import channel_statistics
+from hcdc.datasets import ImageData, Images, channel_statistics
 from hcdc.networks import Features
 from hcdc.tasks import ImageTask
 from hcdc.training import (

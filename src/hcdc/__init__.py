@@ -1,15 +1,50 @@
-"""hcdc makes a data set small enough to search on: condensed sets that rank models as the full data does."""
+"""hcdc makes a data set small enough to search on: condensed sets that rank models as the full data does.
 
-from hcdc import spaces
-from hcdc.condensers import condense
-from hcdc.core.errors import HcdcError, InputError, NumericalError
-from hcdc.core.recipe import Recipe
-from hcdc.core.records import version
-from hcdc.datasets import CondensedDataset, data
-from hcdc.evaluation import Evaluation, evaluate
-from hcdc.tasks import GraphTask, ImageTask, LinearConvTask, TableTask, Task
+Names are imported when they are first used: the command can answer Ctrl-C while torch loads.
+"""
 
-__version__ = version()
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hcdc import spaces
+    from hcdc.condensers import condense
+    from hcdc.core.errors import HcdcError, InputError, NumericalError
+    from hcdc.core.recipe import Recipe
+    from hcdc.datasets import CondensedDataset, data
+    from hcdc.evaluation import Evaluation, evaluate
+    from hcdc.tasks import GraphTask, ImageTask, LinearConvTask, TableTask, Task
+
+    __version__: str
+else:
+    _ROOMS = {
+        "condensers": ("condense",),
+        "core.errors": ("HcdcError", "InputError", "NumericalError"),
+        "core.recipe": ("Recipe",),
+        "datasets": ("CondensedDataset", "data"),
+        "evaluation": ("Evaluation", "evaluate"),
+        "tasks": ("GraphTask", "ImageTask", "LinearConvTask", "TableTask", "Task"),
+    }
+
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            return importlib.import_module("hcdc.core.records").version()
+        for room, names in _ROOMS.items():
+            if name in names:
+                value = globals()[name] = getattr(importlib.import_module(f"hcdc.{room}"), name)
+                return value
+        try:
+            return importlib.import_module(f"hcdc.{name}")  # a room, as in hcdc.spaces
+        except ModuleNotFoundError as error:
+            if error.name != f"hcdc.{name}":
+                raise
+            raise AttributeError(f"module 'hcdc' has no attribute '{name}'") from None
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "CondensedDataset",

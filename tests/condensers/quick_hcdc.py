@@ -7,14 +7,14 @@ import pytest
 import torch
 from tiny_graph import tiny_task
 
-import hcdc.condensers._condense as condensing
-import hcdc.condensers._hcdc as learning
 from hcdc.condensers import condense
+from hcdc.condensers.validation._batched import Batched
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.datasets import Rows, TableData
 from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import TableTask
+from recipes import change_recipes
 
 SPACE = PolynomialFilter(order=2, width=4)
 QUICK = {"trajectories": 4, "points": 2, "holdout": 3, "steps": 4, "batch": 3, "check": 1, "iterations": 2}
@@ -32,7 +32,7 @@ PAPER = {
 @pytest.fixture
 def short_recipes(monkeypatch):
     """Candidates are trained for four steps instead of two hundred."""
-    monkeypatch.setattr(condensing, "Recipe", functools.partial(Recipe, steps=4, lr=0.05))
+    change_recipes(monkeypatch, functools.partial(Recipe, steps=4, lr=0.05))
 
 
 def make(task=None, space=SPACE, train_size=6, val_size=9, seed=0, method="hcdc", options=QUICK, **arguments):
@@ -55,8 +55,8 @@ def content(small):
 
 def poor_start(patch):
     """Let the start of S_val be the worst iterate, so that a few steps on tiny data count."""
-    real = learning._Run.objective
-    patch.setattr(learning._Run, "objective", lambda run, held: real(run, held) if run.history else 9.0)
+    real = Batched.objective
+    patch.setattr(Batched, "objective", lambda run, held: real(run, held) if run.history else 9.0)
 
 
 class Interrupting(Progress):

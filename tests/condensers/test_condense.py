@@ -12,10 +12,18 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from tiny_graph import tiny_task
 
-import hcdc.condensers._condense as condensing
-import hcdc.condensers._hcdc as aligning
+import hcdc.condensers.validation._points as aligning
 import hcdc.training._predictors as predicting
-from hcdc.condensers import condense, hcdc_presets, make_hcdc, make_probing, make_reducer, plan
+from hcdc.condensers import (
+    VALIDATIONS,
+    Alignment,
+    Probing,
+    condense,
+    make_reducer,
+    make_validation,
+    plan,
+    validation_presets,
+)
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.recipe import Recipe
@@ -80,7 +88,7 @@ def test_recipes_that_do_not_fit_are_refused(recipe, words):
 
 def test_the_default_settings_of_hcdc_are_frozen():
     """The records were made with these."""
-    assert make_hcdc().settings() == {
+    assert make_validation("both", tiny_task()).settings() == {
         "trajectories": 80,
         "points": 2,
         "step_lam": 0.25,
@@ -113,22 +121,26 @@ def test_the_default_settings_of_hcdc_are_frozen():
 
 
 def test_presets_are_settings_by_name():
-    presets = hcdc_presets()
+    presets, task = validation_presets(), tiny_task()
     assert {"default", "demo", "paper"} <= set(presets)
-    assert make_hcdc("images").points > 1  # or no trajectory takes a step
+    known = {**Alignment().settings(), **Probing().settings()}
     for name, preset in presets.items():
         assert preset["note"]
-        plain = {**make_hcdc().settings(), **make_probing().settings()}
-        named = {**make_hcdc(name).settings(), **make_probing(name).settings()}
-        assert {**plain, **preset["settings"]} == named
-    paper = make_hcdc("paper")
+        assert set(preset["settings"]) <= set(known)
+        for way in VALIDATIONS:
+            made = make_validation(way, task, name)
+            plain = make_validation(way, task).settings()
+            chosen = {key: value for key, value in preset["settings"].items() if key in plain}
+            assert made.settings() == {**plain, **chosen}
+    assert presets["images"]["settings"]["points"] > 1  # or no trajectory takes a step
+    paper = make_validation("aligned", task, "paper")
     assert (paper.response, paper.schedule, paper.distance, paper.anchors) == (
         "shared",
         "sequential",
         "cosine",
         0.0,
     )
-    assert make_hcdc("paper", iterations=3).iterations == 3
+    assert make_validation("aligned", task, "paper", {"iterations": 3}).iterations == 3
 
 
 def test_a_table_has_its_own_defaults():
@@ -144,7 +156,7 @@ def test_full_data_results_of_a_benchmark_are_for_images_alone():
     table = tiny_table()
     for task, space in ((tiny_task(), SPACE), (table, table.space())):
         with pytest.raises(InputError, match="truth: val_method 'both' needs no full-data results"):
-            plan(task, space, train_size=6, truth=SimpleNamespace(spec=dict))
+            plan(task, space, train_size=6, truth=SimpleNamespace(spec=dict, score=None))
 
 
 def test_val_size_has_the_classes_and_no_more_than_there_are():
@@ -216,10 +228,10 @@ def test_the_record_and_the_file(tmp_path):
         ({"method": "gcond", "preset": "corra"}, "preset of method 'gcond' 'corra' is not known"),
         ({"method": "random", "val_method": "both"}, "method 'hcdc' with train_method 'random'"),
         ({"method": "random", "train_method": "gcond"}, "method 'random' makes S_train itself"),
-        ({"options": {"epochs": 3}}, "setting of method 'hcdc' 'epochs' is not known"),
+        ({"options": {"epochs": 3}}, "setting of val_method 'both' 'epochs' is not known"),
         ({"method": "gcond", "options": {"epoch": 3}}, "did you mean 'epochs'?"),
         ({"method": "random", "options": {"epochs": 3}}, "method 'random' has no settings"),
-        ({"options": {"steps": "many"}}, "setting 'steps' of method 'hcdc' must be int, got 'many'"),
+        ({"options": {"steps": "many"}}, "setting 'steps' of val_method 'both' must be int, got 'many'"),
         ({"train_size": 2}, "train_size 2: there are 3 classes, so at least 3 are needed; try 15"),
         ({"train_size": 21}, "train_size 21: the original has only 20 such examples"),
         ({"val_size": 2}, "val_size 2: there are 3 classes"),
@@ -284,7 +296,7 @@ def test_a_failed_run_leaves_nothing(tmp_path, monkeypatch):
         Checkpoint(checkpoint.path, checkpoint.key).child("val").save({"x": torch.ones(1)}, {})
         raise NumericalError("the gradient of S_val is not finite")
 
-    monkeypatch.setattr(condensing, "learn_validation", fails)
+    monkeypatch.setattr("hcdc.condensers.validation.aligned.learn_validation", fails)
     with pytest.raises(NumericalError):
         make(checkpoint=tmp_path / "run.ckpt")
     assert not list(tmp_path.iterdir())
@@ -304,14 +316,19 @@ PROBED = {"probes": 4, "companions": 4, "probe_steps": 2}
     [
         (
             {"val_method": "both", "options": {"probes": 4}},
-            "'probes': val_method 'both' makes no use of it; leave",
+            "'probes': val_method 'both' has no such setting; leave it out, or choose val_method 'probes' or",
         ),
-        ({"val_method": "probes", "options": {"points": 1}}, "'points': val_method 'probes' makes no use"),
-        ({"val_method": "real", "options": {"steps": 7}}, "'steps': val_method 'real' makes no use of it"),
+        (
+            {"val_method": "probes", "options": {"points": 1}},
+            "'points': val_method 'probes' has no such setting; .* choose val_method 'aligned' or 'both'",
+        ),
+        ({"val_method": "real", "options": {"steps": 7}}, "'steps': val_method 'real' has no such setting"),
         (
             {"val_method": "probes", "train_method": "kcenter", "options": {**PROBED, "steps": 7}},
             "the setting of S_train's method 'kcenter' is 'train.steps'",
         ),
+        ({"val_method": "weighted", "options": {"probe_steps": 7}}, "weighted' has no such setting"),
+        ({"val_method": "aligned", "options": {"anchors": 1.0}}, "aligned' has no such .* 'both'"),
         ({"options": {"train.step": 7}, "train_method": "kcenter"}, "'step' is not known.*'steps'"),
         ({"options": {"train.steps": 7}, "train_method": "random"}, "'random' has no settings, but 'steps'"),
     ],

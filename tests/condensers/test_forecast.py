@@ -10,14 +10,18 @@ from tiny_images import tiny_image_data, tiny_image_task
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-import hcdc.condensers._condense as condensing
 import hcdc.condensers._forecast as forecast
-import hcdc.condensers._hcdc as aligning
-from hcdc.condensers import alignment_words, condense, make_reducer, plan, point_count
-from hcdc.condensers._forecast import Line, alignment_seconds, measured
+import hcdc.condensers.validation._batched as batched
+import hcdc.condensers.validation._expected as expected
+import hcdc.condensers.validation._points as aligning
+import hcdc.condensers.validation._sequential as sequential
+from hcdc.condensers import condense, make_reducer, plan
+from hcdc.condensers._forecast import Line, measured
+from hcdc.condensers.validation._expected import alignment_seconds
 from hcdc.core.recipe import Recipe
 from hcdc.spaces import NASBench201, PolynomialFilter
 from hcdc.tasks import ImageTask
+from recipes import change_recipes
 
 SPACE = NASBench201(channels=2)
 CPU = torch.device("cpu")
@@ -27,7 +31,6 @@ SEQUENTIAL = {
     "schedule": "sequential",
     "theta_steps": 4,
     "lam_every": 3,
-    "anchors": 0.0,
 }
 
 
@@ -84,13 +87,17 @@ def counted(monkeypatch, task, options):
     found = dict.fromkeys(("full", "copy", "response", "adjoint", "val"), 0)
 
     def watch(name, count):
-        plain = getattr(aligning, name)
+        for module in (aligning, batched, sequential):
+            if not hasattr(module, name):
+                continue
 
-        def watched(*given, **more):
-            count(*given)
-            return plain(*given, **more)
+            plain = getattr(module, name)
 
-        monkeypatch.setattr(aligning, name, watched)
+            def watched(*given, _plain=plain, **more):
+                count(*given)
+                return _plain(*given, **more)
+
+            monkeypatch.setattr(module, name, watched)
 
     def add(name, number):
         found[name] += number
@@ -109,16 +116,16 @@ def counted(monkeypatch, task, options):
 
 @pytest.fixture
 def short(monkeypatch):
-    monkeypatch.setattr(condensing, "Recipe", lambda **given: Recipe(**{**given, "steps": 3, "batch": 5}))
+    change_recipes(monkeypatch, lambda **given: Recipe(**{**given, "steps": 3, "batch": 5}))
 
 
 @pytest.mark.usefixtures("short")
 def test_what_is_predicted_is_what_is_done(task, monkeypatch):
     """With trials of a second each, whatever the number of images: seconds are counts."""
     made = plan(task, SPACE, train_size=6, val_size=6, options=QUICK)
-    monkeypatch.setattr(forecast, "measured", lambda work, count, device: Line(1.0, 0.0))
+    monkeypatch.setattr(expected, "measured", lambda work, count, device: Line(1.0, 0.0))
     sizes = (made.train_size, made.val_size)
-    parts = alignment_seconds(task, SPACE, made.config, made.relaxed(task), made.calibrated, *sizes, 2)
+    parts = alignment_seconds(task, SPACE, made.way, made.relaxed(), made.calibrated, *sizes, 2)
     done = counted(monkeypatch, task, QUICK)
     assert parts["training on the full data"] == done["full"] == 7 * 3
     assert parts["training on the copy"] == done["copy"] == 7 * 3
@@ -131,8 +138,8 @@ def test_what_is_predicted_is_what_is_done(task, monkeypatch):
 def test_what_is_predicted_of_algorithm_1_is_what_is_done(task, monkeypatch):
     options = {**QUICK, **SEQUENTIAL}
     made = plan(task, SPACE, train_size=6, val_size=6, options=options)
-    monkeypatch.setattr(forecast, "measured", lambda work, count, device: Line(1.0, 0.0))
-    parts = alignment_seconds(task, SPACE, made.config, made.relaxed(task), made.calibrated, 6, 6, 2)
+    monkeypatch.setattr(expected, "measured", lambda work, count, device: Line(1.0, 0.0))
+    parts = alignment_seconds(task, SPACE, made.way, made.relaxed(), made.calibrated, 6, 6, 2)
     done = counted(monkeypatch, task, options)
     assert parts["steps of S_val"] == parts["training on the copy"] == done["val"] == 2 * 4
     extra = 2 * 2 * 4  # those inside of the alignment gradient
@@ -144,39 +151,41 @@ def test_seconds_grow_with_images_steps_and_directions(task, monkeypatch):
         work(1)
         return Line(0.0, 1.0)
 
-    monkeypatch.setattr(forecast, "measured", measured)
+    monkeypatch.setattr(expected, "measured", measured)
     made = plan(task, SPACE, train_size=6, val_size=6, options=QUICK)
     full = Recipe(steps=10, optimizer="sgd", batch=8, lr=0.1)
     small = dataclasses.replace(full, steps=5, batch=4)
-    parts = alignment_seconds(task, SPACE, made.config, full, small, 6, 6, 2)
+    parts = alignment_seconds(task, SPACE, made.way, full, small, 6, 6, 2)
     assert parts["training on the full data"] == 7 * 10 * 8
     assert parts["training on the copy"] == 7 * 5 * 4
-    assert parts["linear systems"] == 7 * (6 + 12 + 6)  # T_val has 18; a solve takes nothing by this clock
+    assert parts["linear systems"] == 7 * (6 + 9 + 6)  # 15 of T_val; a solve takes nothing by this clock
     assert parts["steps of S_val"] == 4 * 3 * 6
 
     def solving(self, most, solver=None):
         return Line(0.0, 1.0 if solver is not None else 3.0)
 
-    monkeypatch.setattr(forecast._Trial, "adjoint", solving)
-    parts = alignment_seconds(task, SPACE, made.config, full, small, 6, 6, 2)
+    monkeypatch.setattr(expected._Trial, "adjoint", solving)
+    parts = alignment_seconds(task, SPACE, made.way, full, small, 6, 6, 2)
     response = 3 * 6 + 30 * (2 + 1) * 6  # a solve, and its right side: one of two products
-    assert parts["linear systems"] == 7 * (3 * 6 + 12 + response)
+    assert parts["linear systems"] == 7 * (3 * 6 + 9 + response)
 
 
 def test_words_say_what_takes_longest(task, monkeypatch):
     def told(parts, **options):
-        monkeypatch.setattr(forecast, "alignment_seconds", lambda *given: parts)
+        monkeypatch.setattr(expected, "alignment_seconds", lambda *given: parts)
         made = plan(task, SPACE, train_size=6, val_size=6, options={**QUICK, **options}, truth_epochs=3)
-        return alignment_words(task, SPACE, made, 0)
+        return made.cost().words()
 
     own = told({"linear systems": 4000.4, "steps of S_val": 12.0})
     assert own == (
-        "7 full-data trainings of the relaxed network (3 steps of 32 images), as many on the copy (20 steps "
-        "of 6 images), 7 x 30 linear systems and 4 steps of S_val: about 4,012 s, most of it linear systems "
-        "(estimate from a few images)"
+        "7 full-data trainings of the relaxed network (3 steps of 32 examples), as many on the copy (20 "
+        "steps of 6 examples), 7 x 30 linear systems and 4 steps of S_val: about 4,012 s, most of it linear "
+        "systems (estimate from a few examples)"
     )
     shared = told({"a": 0.2, "b": 0.1}, response="shared")
-    assert shared.startswith("7 trainings of the relaxed network on the copy (20 steps of 6 images), 7 x 30")
+    assert shared.startswith(
+        "7 trainings of the relaxed network on the copy (20 steps of 6 examples), 7 x 30"
+    )
     assert "about 1 s, most of it a" in shared
     assert told({"a": 0.2}, **SEQUENTIAL).startswith(
         "2 trajectories of 4 steps of the relaxed network on the"
@@ -184,9 +193,9 @@ def test_words_say_what_takes_longest(task, monkeypatch):
 
 
 def test_points_are_those_of_the_trajectories_there_are(task):
-    made = plan(task, SPACE, train_size=6, options={**QUICK, "trajectories": 9999}).config
-    assert point_count(made, SPACE, 0) == 2465 * 2 + 3
-    assert point_count(made, PolynomialFilter(), 0) == 9999 * 2 + 3
+    made = plan(task, SPACE, train_size=6, options={**QUICK, "trajectories": 9999}).way
+    assert made.point_count(SPACE, 0) == 2465 * 2 + 3
+    assert made.point_count(PolynomialFilter(), 0) == 9999 * 2 + 3
 
 
 class Operations(TorchDispatchMode):
@@ -217,7 +226,7 @@ def test_a_prediction_is_of_the_size_of_the_run(task, monkeypatch):
     more = {"truth_epochs": 2, "recipe": {"steps": 5}}
     made = plan(task, SPACE, train_size=6, val_size=6, options=options, **more)
     sizes = (made.train_size, made.val_size)
-    parts = alignment_seconds(task, SPACE, made.config, made.relaxed(task), made.calibrated, *sizes, 2)
+    parts = alignment_seconds(task, SPACE, made.way, made.relaxed(), made.calibrated, *sizes, 2)
     done = flops(lambda: condense(task, SPACE, train_size=6, val_size=6, options=options, **more))
     assert done / 2 < sum(parts.values()) < done * 2
 

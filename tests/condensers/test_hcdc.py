@@ -10,8 +10,9 @@ from quick_hcdc import PAPER, QUICK, SPACE, Interrupting, content, make, poor_st
 from reducer_conformance import reduce
 from tiny_graph import tiny_data, tiny_task
 
-import hcdc.condensers._hcdc as learning
-from hcdc.condensers import HCDC, allocate_labels, learn_validation, make_hcdc, make_reducer
+import hcdc.condensers.validation._batched as learning
+import hcdc.condensers.validation._points as points
+from hcdc.condensers import Alignment, allocate_labels, learn_validation, make_reducer, make_validation
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError, NumericalError
@@ -35,7 +36,7 @@ def learn(task=None, seed=0, val_size=9, trained=4, **settings):
         task.sample("train", 9, seed),
         val_size,
         seed,
-        HCDC(**{**QUICK, **settings}),
+        Alignment(**{**QUICK, **settings}),
         recipe,
         recipe,
         device="cpu",
@@ -129,14 +130,14 @@ def test_structure_is_that_of_the_nodes_s_val_starts_from(structure):
 
 def count_full_trainings(monkeypatch, task):
     calls = []
-    train_many = learning.train_many
+    train_many = points.train_many
 
     def counted(bound, params, lam, data, recipe):
         if data is bound.train:
             calls.append(len(lam))
         return train_many(bound, params, lam, data, recipe)
 
-    monkeypatch.setattr(learning, "train_many", counted)
+    monkeypatch.setattr(points, "train_many", counted)
     return calls
 
 
@@ -361,13 +362,13 @@ def test_one_dimension_has_no_cosine():
         ({"curvature": "fisher"}, "curvature"),
         ({"solver": "gauss"}, "solver"),
         ({"relaxation": "gumbel"}, "relaxation 'gumbel' is not known; choose one of: gdas, softmax"),
-        ({"tau": 0.0}, "'tau' of method 'hcdc' must be from 0.2"),
+        ({"tau": 0.0}, "'tau' of method 'hcdc' must be at least 0.2"),
         ({"tau": float("inf")}, "'tau'"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings, words):
     with pytest.raises(InputError) as error:
-        HCDC(**settings)
+        Alignment(**settings)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -376,26 +377,26 @@ def test_settings_that_cannot_be_are_refused(settings, words):
     ("settings", "words"),
     [
         ({"step": 3}, "did you mean 'steps'"),
-        ({"steps": 2.5}, "'steps' of method 'hcdc' must be int, got 2.5"),
+        ({"steps": 2.5}, "'steps' of val_method 'both' must be int, got 2.5"),
         ({"steps": True}, "'steps'"),
-        ({"fanout": 10}, "'fanout' of method 'hcdc' must be str"),
-        ({"adjacency": 1}, "'adjacency' of method 'hcdc' must be bool"),
+        ({"fanout": 10}, "'fanout' of val_method 'both' must be str"),
+        ({"adjacency": 1}, "'adjacency' of val_method 'both' must be bool"),
     ],
 )
 def test_names_and_types_of_settings(settings, words):
     with pytest.raises(InputError, match=words):
-        make_hcdc(**settings)
+        make_validation("both", tiny_task(), options=settings)
 
 
 @pytest.mark.parametrize(("option", "value"), [("adjacency", True), ("fanout", "3"), ("nodes", 5)])
 def test_settings_for_graphs_are_refused_for_tables(option, value):
     task = tiny_table()
-    with pytest.raises(InputError, match=f"'{option}' of method 'hcdc' is not for a task of kind 'table'"):
+    with pytest.raises(InputError, match=f"'{option}' of val_method 'both' is not for table tasks"):
         make(task, task.space(), options={**QUICK, option: value})
 
 
 def test_operations_are_drawn_of_cells_alone(monkeypatch):
-    monkeypatch.setattr(learning, "train_many", None)
+    monkeypatch.setattr(points, "train_many", None)
     table = tiny_table()
     for task, space in ((None, SPACE), (table, table.space())):
         with pytest.raises(InputError, match=f"'gdas' draws the operations of cells.* '{space.name}' have"):
@@ -403,7 +404,7 @@ def test_operations_are_drawn_of_cells_alone(monkeypatch):
 
 
 def test_a_space_that_does_not_fit_the_task_is_refused_before_any_work(monkeypatch):
-    monkeypatch.setattr(learning, "train_many", None)
+    monkeypatch.setattr(points, "train_many", None)
     with pytest.raises(InputError, match="builds no graph network"):
         make(space=Box(["a", "b"], 0.0, 1.0))
     with pytest.raises(InputError, match=r"4 penalties; use task.space\(\)"):
@@ -447,7 +448,7 @@ def test_larger_spaces_have_room():
 def test_trajectories_go_down_the_synthetic_hypergradient(monkeypatch):
     """By a step of length step_lam, or less where the space ends."""
     steps = []
-    plain = learning._Run.next_lam
+    plain = learning.Batched.next_lam
 
     def watched(self, points, t, resumed):
         data = self.task.replace(self.s_val, self.tensors)
@@ -459,7 +460,7 @@ def test_trajectories_go_down_the_synthetic_hypergradient(monkeypatch):
         steps.append((points.lam.clone(), g, found.clone()))
         return found
 
-    monkeypatch.setattr(learning._Run, "next_lam", watched)
+    monkeypatch.setattr(learning.Batched, "next_lam", watched)
     make(options={**QUICK, "points": 3, "step_lam": 0.05})
     assert len(steps) == 2
     for before, g, after in steps:

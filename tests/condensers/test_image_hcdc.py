@@ -12,19 +12,22 @@ from scipy import stats
 from tiny_images import tiny_image_data
 from torch import nn
 
-import hcdc.condensers._condense as condensing
-import hcdc.condensers._hcdc as aligning
+import hcdc.condensers.validation._batched as batched
+import hcdc.condensers.validation._points as aligning
+import hcdc.condensers.validation._sequential as sequential
+import hcdc.condensers.validation._trained as probed
 import hcdc.training._predictors as predicting
 from hcdc.condensers import (
-    HCDC,
-    Probing,
+    Alignment,
+    Companions,
+    Plan,
     companion_configs,
     condense,
     expectations,
     plan,
     probe_configs,
 )
-from hcdc.condensers._probing import Companions
+from hcdc.condensers.validation import Probes, Weighted
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError, NumericalError
@@ -37,6 +40,7 @@ from hcdc.networks import gumbel_noise
 from hcdc.spaces import Finite, NASBench201, PolynomialFilter, TableTruth, halves
 from hcdc.tasks import ImageTask
 from hcdc.training import predictors
+from recipes import change_recipes
 
 SPACE = NASBench201(channels=2)
 QUICK = {
@@ -60,7 +64,7 @@ def short_recipe(**settings):
 @pytest.fixture(scope="module", autouse=True)
 def short_recipes():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(condensing, "Recipe", short_recipe)
+        change_recipes(patch, short_recipe)
         poor_start(patch)
         yield
 
@@ -78,7 +82,7 @@ def make(task, options=QUICK, seed=0, **arguments):
 def aligned(task):
     """A copy, the alignment at each step of S_val, sizes of what was trained on, and how many reports."""
     losses, sizes = [], []
-    step, train_many = aligning._Run._apply, aligning.train_many
+    step, train_many = aligning.Run.apply, aligning.train_many
 
     def apply(run, gradient, number, loss):
         losses.append(float(loss))
@@ -90,7 +94,7 @@ def aligned(task):
 
     progress = Interrupting()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aligning._Run, "_apply", apply)
+        patch.setattr(aligning.Run, "apply", apply)
         patch.setattr(aligning, "train_many", train)
         small = make(task, progress=progress)
     return small, losses, sizes, progress.reports
@@ -163,9 +167,9 @@ def test_derivatives_are_taken_at_few_images_of_every_class(nodes, sizes, task):
     """One a class at least, of T_val four times as many, and no more than the smallest class has: 9 of
     T_train, 5 of T_val; 0 is all."""
     bound = task.bind(SPACE)
-    run = aligning._Run(
-        bound, SPACE, task.sample("train", 6, 0), task.sample("val", 6, 0), 0, HCDC(nodes=nodes), Recipe(),
-        Recipe(), torch.device("cpu"), Progress(), Checkpoint(None),
+    run = aligning.Run(
+        bound, SPACE, task.sample("train", 6, 0), task.sample("val", 6, 0), 0, Alignment(nodes=nodes),
+        Recipe(), Recipe(), torch.device("cpu"), Progress(), Checkpoint(None),
     )  # fmt: skip
     drawn = run.original("holdout", 0)
     assert tuple(len(part) for part in drawn) == sizes
@@ -182,13 +186,14 @@ def test_alignment_trains_and_solves_by_the_recipes(task, monkeypatch):
     loss on S_val; of the original by the full recipe, of the copy by its own."""
     seen = {}
     for name in ("train_many", "batched_best_response", "batched_hypergradient", "anchored_gradient"):
-        plain = getattr(aligning, name)
+        module = batched if name == "anchored_gradient" else aligning
+        plain = getattr(module, name)
 
         def watched(bound, params, lam, *rest, _name=name, _plain=plain, **more):
             seen.setdefault(_name, []).append((bound, rest))
             return _plain(bound, params, lam, *rest, **more)
 
-        monkeypatch.setattr(aligning, name, watched)
+        monkeypatch.setattr(module, name, watched)
     recipe = {"weight_decay": 0.07, "augment": "flip-crop", "statistics": "train"}
     small = make(task, recipe=recipe)
     assert small.meta["calibrated_recipe"].items() >= recipe.items()
@@ -270,7 +275,7 @@ def test_drawn_operations_give_equal_bytes_by_seed_and_after_an_interruption(dra
 
 def test_algorithm_1_draws_anew_when_lambda_moves(task, monkeypatch):
     seen: dict[str, list[torch.Tensor]] = {"original": [], "copy": []}
-    hypergradient, gradient = aligning.batched_hypergradient, aligning.alignment_gradient
+    hypergradient, gradient = sequential.batched_hypergradient, sequential.alignment_gradient
 
     def original(bound, params, lam, *rest, **more):
         if bound.smooth:
@@ -281,8 +286,8 @@ def test_algorithm_1_draws_anew_when_lambda_moves(task, monkeypatch):
         seen["copy"].append(lam[0].clone())
         return gradient(bound, params, lam, *rest)
 
-    monkeypatch.setattr(aligning, "batched_hypergradient", original)
-    monkeypatch.setattr(aligning, "alignment_gradient", copy)
+    monkeypatch.setattr(sequential, "batched_hypergradient", original)
+    monkeypatch.setattr(sequential, "alignment_gradient", copy)
     first = {"schedule": "sequential", "response": "shared", "theta_steps": 4, "lam_every": 2}
     small = make(task, {**GDAS, **first})
     assert torch.equal(torch.stack(seen["original"]), torch.stack(seen["copy"]))
@@ -294,7 +299,7 @@ def test_algorithm_1_draws_anew_when_lambda_moves(task, monkeypatch):
 
 
 def test_recipes_of_images(task, monkeypatch):
-    monkeypatch.setattr(condensing, "Recipe", Recipe)
+    change_recipes(monkeypatch, Recipe)
     made = plan(task, SPACE, train_size=30 - 3, val_method="probes", truth_epochs=7)
     assert made.full == Recipe(
         steps=7, lr=0.1, weight_decay=5e-4, optimizer="sgd", batch=32, augment="crop", clip=5.0
@@ -303,9 +308,9 @@ def test_recipes_of_images(task, monkeypatch):
         steps=20, lr=0.05, weight_decay=3e-4, seeds=16, metric="loss", optimizer="sgd", batch=27, clip=5.0
     )
     assert plan(task, SPACE, "random", train_size=6).calibrated.metric == "accuracy"
-    assert made.probing == Probing(probe_steps=20, ridge=1.0, companions=60)  # the preset of images
-    less = plan(task, SPACE, train_size=6, val_method="both", options={"companions": 0}).probing
-    assert less == Probing(probe_steps=20, ridge=1.0, companions=0)
+    assert made.way == Probes(probe_steps=20, ridge=1.0, companions=60)  # the preset of images
+    less = plan(task, SPACE, train_size=6, val_method="both", options={"companions": 0}).way
+    assert (less.probe_steps, less.companions, less.anchors) == (20, 0, 0.0)
 
 
 def test_the_recipe_of_images_may_be_changed(task):
@@ -320,7 +325,7 @@ def test_the_recipe_of_images_may_be_changed(task):
 
 
 def test_the_recipe_on_the_full_data_may_be_changed(task, monkeypatch):
-    monkeypatch.setattr(condensing, "Recipe", Recipe)
+    change_recipes(monkeypatch, Recipe)
     made = plan(task, SPACE, train_size=6, truth_epochs=7)
     changes = {"lr": 0.3, "augment": "flip-crop", "batch": 10, "seeds": 2}
     other = plan(task, SPACE, train_size=6, truth_epochs=7, full_recipe=changes)
@@ -344,7 +349,7 @@ def test_coloured_images_are_mirrored_too(task):
 @pytest.mark.parametrize(("count", "batch"), [(1, 32), (30, 51), (300, 256)])
 def test_an_epoch_of_many_images_has_larger_batches(task, count, batch, monkeypatch):
     """34 images, so many times."""
-    monkeypatch.setattr(condensing, "Recipe", Recipe)
+    change_recipes(monkeypatch, Recipe)
     train = task.data.train
     many = Images(train.x.repeat(count, 1, 1, 1), train.y.repeat(count))
     big = ImageTask(dataclasses.replace(task.data, train=many))
@@ -398,7 +403,7 @@ def test_statistics_of_the_training_images_are_refused_before_the_work(task):
 
 
 def test_the_start_is_kept_where_nothing_is_better_and_after_an_interruption(task, tmp_path, monkeypatch):
-    monkeypatch.setattr(aligning._Run, "objective", lambda run, held: 1.0 + len(run.history))
+    monkeypatch.setattr(batched.Batched, "objective", lambda run, held: 1.0 + len(run.history))
     counting = Interrupting(phase="original hypergradients and S_val")
     small = make(task, progress=counting)
     start = task.sample("val", 15, 0)
@@ -437,6 +442,7 @@ def test_sizes_of_images(task):
     assert plan(ImageTask(few), SPACE, "random", train_size=27).val_size == 9  # all that is balanced
 
 
+PROBING = {"val_method": "probes"}
 FACTORY = functools.partial(lambda config: nn.Sequential(nn.Flatten(), nn.Linear(16, 3)))
 
 
@@ -453,13 +459,23 @@ FACTORY = functools.partial(lambda config: nn.Sequential(nn.Flatten(), nn.Linear
         ("space", SPACE, {"train_size": 30}, "train_size 30 is 10 images a class, and class 1"),
         ("space", SPACE, {"val_size": 18}, "val_size 18 is 6 images a class, and class 1"),
         ("space", SPACE, {"method": "random", "val_size": 18}, "val_size 18 is 6 images a class"),
-        ("space", SPACE, {"options": {"fanout": "5"}}, "'fanout' of method 'hcdc' is for graphs"),
+        (
+            "space",
+            SPACE,
+            {"options": {"fanout": "5"}},
+            "of val_method 'aligned' is not for image tasks",
+        ),
         ("space", SPACE, {"options": {"relaxation": "gads"}}, "'gdas'? choose one of: gdas, softmax"),
-        ("space", SPACE, {"options": {"probs": 5}}, "'probs' is not known; did you mean 'probes'"),
-        ("space", SPACE, {"options": {"probes": 2.5}}, "'probes' of method 'hcdc' must be int"),
-        ("space", SPACE, {"options": {"calibrate": 1}}, "'calibrate' of method 'hcdc' must be bool, got 1"),
-        ("space", SPACE, {"options": {"calibrate": "true"}}, "'calibrate' of method 'hcdc' must be bool"),
-        ("space", SPACE, {"options": {"calibrated": True}}, "did you mean 'calibrate'"),
+        (
+            "space",
+            SPACE,
+            {"val_method": "probes", "options": {"probs": 5}},
+            "'probs' is not known; did you mean 'probes'",
+        ),
+        ("space", SPACE, {**PROBING, "options": {"probes": 2.5}}, "'probes' must be int"),
+        ("space", SPACE, {**PROBING, "options": {"calibrate": 1}}, "'probes' must be bool, got 1"),
+        ("space", SPACE, {**PROBING, "options": {"calibrate": "true"}}, "must be bool"),
+        ("space", SPACE, {**PROBING, "options": {"calibrated": True}}, "did you mean 'calibrate'"),
         ("space", SPACE, {"val_method": "weigthed"}, "did you mean 'weighted'"),
         (
             "space",
@@ -470,7 +486,7 @@ FACTORY = functools.partial(lambda config: nn.Sequential(nn.Flatten(), nn.Linear
     ],
 )
 def test_a_bad_plan_is_refused_before_any_work(model, space, arguments, words, monkeypatch):
-    monkeypatch.setattr(condensing, "_make", lambda *a: pytest.fail("work was begun"))
+    monkeypatch.setattr(Plan, "run", lambda *a, **k: pytest.fail("work was begun"))
     given = {"method": "hcdc", "train_size": 6, **arguments}
     with pytest.raises(InputError) as caught:
         condense(ImageTask(tiny_image_data(1, 4), model), space, **given)
@@ -479,7 +495,7 @@ def test_a_bad_plan_is_refused_before_any_work(model, space, arguments, words, m
 
 @pytest.mark.parametrize("val_method", ["aligned", "both", "probes", "weighted"])
 def test_one_network_for_all_candidates_has_no_order(val_method, monkeypatch):
-    monkeypatch.setattr(condensing, "_make", lambda *a: pytest.fail("work was begun"))
+    monkeypatch.setattr(Plan, "run", lambda *a, **k: pytest.fail("work was begun"))
     with pytest.raises(InputError, match="model 'convnet' is one network for all candidates of a space"):
         make(ImageTask(tiny_image_data(1, 8), "convnet"), {}, val_method=val_method)
     assert plan(ImageTask(tiny_image_data(1, 8), "convnet"), SPACE, "random", train_size=6)
@@ -490,14 +506,16 @@ def test_a_table_is_for_probes(task):
         def spec(self):
             return {"name": "fake"}
 
+        def score(self, config, part):
+            return 0.5
+
     with pytest.raises(InputError, match="truth: val_method 'aligned' needs no full-data results of probes"):
         plan(task, SPACE, train_size=6, val_method="aligned", truth=Table())
     with_table = plan(task, SPACE, train_size=6, truth=Table())
     assert with_table.meta["val_method"] == "weighted"
     assert with_table.meta["truth"] == {"name": "fake"}
     assert with_table.meta["metric"] == "loss"
-    assert with_table.config is None
-    assert with_table.probing == Probing(probe_steps=20, ridge=1.0, companions=60)
+    assert with_table.way == Weighted(probe_steps=20, ridge=1.0, companions=60)
     named = plan(task, SPACE, train_size=6, val_method="weighted", truth=Table())
     assert named.key() == with_table.key()
     probes = plan(task, SPACE, train_size=6, val_method="probes", truth=Table())
@@ -506,7 +524,7 @@ def test_a_table_is_for_probes(task):
     assert plan(task, SPACE, train_size=6).meta["val_method"] == "aligned"  # without a table
     assert plan(task, SPACE, "random", train_size=6, truth=Table()).meta["val_method"] == "same"
     both = plan(task, SPACE, train_size=6, val_method="both", truth=Table())
-    assert both.config.anchors == 0.0  # the probes are the anchors
+    assert both.way.anchors == 0.0  # the probes are the anchors
     assert both.key() != plan(task, SPACE, train_size=6, val_method="both").key()
     for val_method, aligns, probes in (
         ("aligned", True, False),
@@ -515,13 +533,13 @@ def test_a_table_is_for_probes(task):
         ("random", False, False),
     ):
         made = plan(task, SPACE, train_size=6, val_method=val_method)
-        assert (made.config is not None, made.probing is not None) == (aligns, probes)
+        assert (isinstance(made.way, Alignment), bool(made.way.asked(SPACE, 0))) == (aligns, probes)
 
 
 def test_both_is_alignment_first_then_probes_from_there(task, monkeypatch):
     moved = dataclasses.replace(task.sample("val", 15, 0), x=torch.full((15, 1, 4, 4), 0.5))
     learned = aligning.Learned(moved, ["aligned"], [{"step": 1}], {"lam": [[0.0]], "score": [0.1]}, 3)
-    monkeypatch.setattr(condensing, "learn_validation", lambda *a, **k: learned)
+    monkeypatch.setattr("hcdc.condensers.validation.aligned.learn_validation", lambda *a, **k: learned)
     trained, begun, told = [], [], []
 
     def train(bound, space, configs, train, recipe, **options):
@@ -536,10 +554,10 @@ def test_both_is_alignment_first_then_probes_from_there(task, monkeypatch):
         begun.append((networks, scores, start, options["companions"]))
         return dataclasses.replace(start, x=start.x + 1), [{"step": 10}]
 
-    monkeypatch.setattr(condensing, "predictors", train)
-    monkeypatch.setattr(condensing, "_check_trained", lambda *a: None)
-    monkeypatch.setattr(condensing, "make_companions", beside)
-    monkeypatch.setattr(condensing, "learn_examples", examples)
+    monkeypatch.setattr(probed, "predictors", train)
+    monkeypatch.setattr(probed, "check_trained", lambda *a: None)
+    monkeypatch.setattr(probed, "make_companions", beside)
+    monkeypatch.setattr("hcdc.condensers.validation.probes.learn_examples", examples)
     small = make(task, {"probes": 4, "companions": 5}, val_method="both")
     (networks, scores, start, companions), probes = begun[0], small.meta["probes"]
     assert networks == [config_hash(config) for config in probe_configs(SPACE, 4, 0)]
@@ -658,8 +676,8 @@ def test_without_calibration_the_recipe_is_the_planned_one(digits):
     made = planned(digits, calibrate=False)
     assert small.meta["calibrated_recipe"] == made.calibrated.as_dict()
     assert "recipes_tried" not in small.meta
-    assert made.probing.calibrate is False
-    assert planned(digits).probing.calibrate is True
+    assert made.way.calibrate is False
+    assert planned(digits).way.calibrate is True
     assert planned(digits).key() != made.key()
     assert (
         made.key()
@@ -682,7 +700,7 @@ def taking(number, monkeypatch):
         chosen.append(recipes[number])
         return recipes[number], [{"recipe": recipes[number].as_dict(), "probe_spearman": 0.5}]
 
-    monkeypatch.setattr(condensing, "choose_recipe", choose)
+    monkeypatch.setattr(probed, "choose_recipe", choose)
     return chosen
 
 
@@ -699,11 +717,12 @@ def test_probes_and_companions_are_trained_by_the_chosen_recipe(number, digits, 
         }
         return [len(configs)] * len(configs)
 
-    monkeypatch.setattr(condensing, "predictors", train)
-    monkeypatch.setattr(condensing, "_check_trained", lambda *a: None)
-    monkeypatch.setattr(condensing, "make_companions", lambda *a: None)
+    monkeypatch.setattr(probed, "predictors", train)
+    monkeypatch.setattr(probed, "check_trained", lambda *a: None)
+    monkeypatch.setattr(probed, "make_companions", lambda *a: None)
     monkeypatch.setattr(
-        condensing, "learn_examples", lambda task, networks, scores, start, *a, **k: (start, networks)
+        "hcdc.condensers.validation.probes.learn_examples",
+        lambda task, networks, scores, start, *a, **k: (start, networks),
     )
     small = calibrated(digits, companions=4)
     probes, beside = probe_configs(SPACE, 4, 0), companion_configs(SPACE, 4, 4, 0)
@@ -758,7 +777,7 @@ def test_an_interrupted_calibration_continues_to_the_same_bytes(digits, tmp_path
         calibrated(digits, options=options, checkpoint=path, progress=Interrupting(known.reports))
     left = {"state.probes", "state.recipe", "state.scores", *(f"state.network{k}" for k in range(4))}
     assert {file.name for file in tmp_path.iterdir()} == left
-    monkeypatch.setattr("hcdc.condensers._probing.spearman", lambda *a: pytest.fail("tried again"))
+    monkeypatch.setattr("hcdc.condensers.validation._probing.spearman", lambda *a: pytest.fail("tried again"))
     again = calibrated(digits, options=options, checkpoint=path)
     assert again.to_bytes() == small.to_bytes()
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ from tiny_images import tiny_image_data
 from torch import nn
 from torch.nn import functional as F
 
-import hcdc.condensers._probing as probing
+import hcdc.condensers.validation._examples as probing
 import hcdc.training._predictors as predicting
 import hcdc.training._truth as truths
 from hcdc.condensers import (
@@ -29,11 +29,12 @@ from hcdc.condensers import (
     plan,
     probe_configs,
     rank_targets,
-    recipes_around,
     ridge,
     weigh_examples,
 )
-from hcdc.condensers._probing import Companions, choose_recipe, correlation, example_losses, fit_weights
+from hcdc.condensers.validation._examples import correlation
+from hcdc.condensers.validation._probing import Companions, choose_recipe
+from hcdc.condensers.validation._weights import example_losses, fit_weights
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError, NumericalError
@@ -338,20 +339,20 @@ def module(config):
     ids=["cells", "modules", "convnet", "graph", "table"],
 )
 def test_recipes_around_one(make, changes):
-    found = recipes_around(BASE, make())
+    found = make().recipes_around(BASE)
     assert found == [dataclasses.replace(BASE, **change) for change in changes]
     assert found[0] is BASE
 
 
 @pytest.mark.parametrize(("steps", "half"), [(1, 1), (2, 1), (3, 1), (5, 2), (156, 78)])
 def test_half_of_the_steps_is_one_at_least(steps, half, digits):
-    found = recipes_around(dataclasses.replace(BASE, steps=steps), digits)
+    found = digits.recipes_around(dataclasses.replace(BASE, steps=steps))
     assert [recipe.steps for recipe in found] == [steps, 2 * steps, half, steps, 2 * steps, steps]
 
 
 def test_what_else_a_recipe_says_is_kept(digits):
     other = dataclasses.replace(BASE, lr_end=0.05, statistics="train", metric="accuracy", augment="flip-crop")
-    for recipe in recipes_around(other, digits):
+    for recipe in digits.recipes_around(other):
         assert recipe.lr_end == 0.05
         assert (recipe.statistics, recipe.metric, recipe.augment) == ("train", "accuracy", "flip-crop")
         assert (recipe.seeds, recipe.batch, recipe.clip) == (2, 20, 5.0)
@@ -366,7 +367,7 @@ def test_graphs_and_tables_choose_their_recipe_too(make, space):
     arguments = {"train_size": 6, "val_size": 9, "val_method": "probes"}
     small = condense(task, space, "hcdc", **arguments, options=options)
     planned = plan(task, space, "hcdc", **arguments, options=options).calibrated
-    around = recipes_around(planned, task)
+    around = task.recipes_around(planned)
     tried = small.meta["recipes_tried"]
     assert [entry["recipe"] for entry in tried] == [recipe.as_dict() for recipe in around]
     configs, scores = small.meta["probes"]["configs"], small.meta["probes"]["score"]

@@ -2,8 +2,7 @@
 
 import torch
 
-from hcdc.datasets import ImageData, Images
-from hcdc.datasets._images import channel_statistics
+from hcdc.datasets import ImageData, Images, channel_statistics
 from hcdc.tasks import ImageTask
 
 SIZES = {"train": (14, 9, 11), "val": (6, 5, 7), "test": (8, 8, 8)}

@@ -17,7 +17,7 @@ from safetensors.torch import load, save, save_file
 
 from hcdc.core.errors import InputError
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets import CondensedDataset, Graph, Images, Nodes, Rows, data, describe
+from hcdc.datasets import CondensedDataset, Graph, Images, Nodes, Rows, data, record_path
 
 CLASSES = 3
 META = {
@@ -275,7 +275,7 @@ def test_summary_says_what_is_in_it():
 def test_a_real_graph_is_described(tmp_path):
     graph = data("embedded")
     sample = Nodes(graph.graph.subgraph(graph.train), graph.y[graph.train])
-    made = CondensedDataset(sample, None, {"data": describe(graph)})
+    made = CondensedDataset(sample, None, {"data": graph.describe()})
     again = CondensedDataset.load(made.save(tmp_path / "c.hcdc"))
     assert again.meta["data"]["fingerprint"] == graph.fingerprint()
     assert again.meta["data"]["origin"] == {"source": "citeseer-embedded", "seed": 0}
@@ -309,7 +309,7 @@ def test_a_real_graph_is_described(tmp_path):
             lambda: CondensedDataset(Rows(torch.ones(2, 2), torch.arange(2), torch.zeros(2)), None, {}),
             "weight is 0 for each of 2 labels",
         ),
-        (lambda: CondensedDataset(images(), rows(), META), "of one kind: nodes, rows or images"),
+        (lambda: CondensedDataset(images(), rows(), META), "of one kind, got Images and Rows"),
         (lambda: CondensedDataset(images(), images(side=5), META), "3 x 4 x 4 features and val 3 x 5 x 5"),
         (
             lambda: CondensedDataset(Images(torch.ones(3, 4, 4), torch.arange(3)), None, META),
@@ -453,6 +453,44 @@ def test_nothing_is_imported_on_loading(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_record_lies_beside_the_file(tmp_path):
+    made = CondensedDataset(nodes(), None, META, {"condense_seconds": 2.5, "history": [float("nan")]})
+    path = made.save(tmp_path / "a.hcdc")
+    assert path.read_bytes() == CondensedDataset(nodes(), None, META).to_bytes(), "never part of the file"
+    beside = record_path(path)
+    assert beside == tmp_path / "a.hcdc.json"
+    told = json.loads(beside.read_text())
+    assert told == {
+        "condense_seconds": 2.5,
+        "history": [None],
+        "file": "a.hcdc",
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "dataset": "toy",
+        "method": "hcdc",
+        "train_size": 6,
+        "val_size": None,
+        "seed": 0,
+    }
+    again = CondensedDataset.load(path)
+    assert again.record == told
+    again.save(tmp_path / "b.hcdc")
+    assert json.loads(record_path(tmp_path / "b.hcdc").read_text()) == told | {"file": "b.hcdc"}
+
+
+def test_a_record_of_another_file_is_not_read(tmp_path):
+    path = small().save(tmp_path / "a.hcdc")
+    assert CondensedDataset.load(path).record == {}
+    for content in ('{"sha256": "0"}', "[]", "{", "[" * 100_000):
+        record_path(path).write_text(content)
+        assert CondensedDataset.load(path).record == {}
+    record_path(path).write_bytes(b"\xff")
+    assert CondensedDataset.load(path).record == {}
+    CondensedDataset(nodes(), None, META, {"condense_seconds": 1.0}).save(path)
+    assert CondensedDataset.load(path).record["condense_seconds"] == 1.0
+    small(seed=3).save(path)
+    assert CondensedDataset.load(path).record == {}
 
 
 def test_unwritable_places_are_refused(tmp_path):

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from hcdc.core.errors import InputError
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets import NAMES, GraphData, TableData, data, describe, reopen
+from hcdc.datasets import NAMES, GraphData, TableData, data, reopen
 
 NODES, FEATURES, CLASSES = 90, 40, 3
 
@@ -100,13 +100,13 @@ def test_npz_reopens_and_notices_change(tmp_path):
     path = tmp_path / "toy.npz"
     np.savez(path, **npz_content())
     graph = data(path, seed=5)
-    description = describe(graph)
+    description = graph.describe()
     assert reopen(description).fingerprint() == graph.fingerprint()
     np.savez(path, **npz_content(labels=(np.arange(NODES) + 1) % CLASSES))
     with pytest.raises(InputError, match="has changed since the condensed file was made"):
         reopen(description)
     with pytest.raises(InputError, match="handed over in memory"):
-        reopen(describe(data(path, split=(range(30), range(30, 60), range(60, 90)))))
+        reopen(data(path, split=(range(30), range(30, 60), range(60, 90))).describe())
 
 
 def test_a_relative_path_is_reopened_from_another_folder(tmp_path, monkeypatch):
@@ -115,8 +115,8 @@ def test_a_relative_path_is_reopened_from_another_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     graph = data("toy.npz")
     assert graph.origin["source"] == graph.source == str(tmp_path / "toy.npz")
-    assert describe(graph) == describe(data(tmp_path / "toy.npz")), "one description, however it is spelled"
-    description = describe(graph)
+    assert graph.describe() == data(tmp_path / "toy.npz").describe(), "however it is spelled"
+    description = graph.describe()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert reopen(description).fingerprint() == graph.fingerprint()
     (tmp_path / "toy.npz").unlink()

@@ -8,7 +8,7 @@ from importlib import resources
 import pytest
 import torch
 
-from hcdc.datasets import data, describe, reopen
+from hcdc.datasets import data, reopen
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_file_is_small_and_noticed():
 
 def test_fingerprint_is_pinned(graph):
     assert graph.fingerprint() == data("embedded").fingerprint() == "7dfced831148836ae319cfd477118adc"
-    assert reopen(describe(graph)).fingerprint() == graph.fingerprint()
+    assert reopen(graph.describe()).fingerprint() == graph.fingerprint()
 
 
 def test_needs_no_optional_dependency():

@@ -12,8 +12,18 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from hcdc.core.errors import InputError
-from hcdc.datasets import ImageData, Images, TableData, _image_readers, data, describe, normalised, reopen
-from hcdc.datasets._images import channel_statistics, smaller
+from hcdc.datasets import (
+    ImageData,
+    Images,
+    TableData,
+    _image_files,
+    _named_images,
+    channel_statistics,
+    data,
+    normalised,
+    reopen,
+)
+from hcdc.datasets._image_data import smaller
 
 
 def pixels(count, *shape, seed=0):
@@ -142,9 +152,9 @@ def test_a_split_of_the_source_stays_unless_told():
 def small_cifar(monkeypatch):
     """Files as `write_cifar10` and `write_cifar100` write them pass for whole ones."""
     for name, count in (("cifar10", 20), ("cifar100", 300)):
-        whole = _image_readers.ARCHIVES[name]
+        whole = _named_images.ARCHIVES[name]
         small = dataclasses.replace(whole, train_images=count, test_images=count)
-        monkeypatch.setitem(_image_readers.ARCHIVES, name, small)
+        monkeypatch.setitem(_named_images.ARCHIVES, name, small)
 
 
 def write_cifar10(folder, each=20, classes=10):
@@ -191,7 +201,7 @@ def test_cifar10_binary_files(tmp_path, monkeypatch):
     assert rows(data("cifar10", seed=4).val) != rows(found.val)
     last = written["data_batch_5.bin"]
     assert rows(found.val) != sorted((a.tobytes(), int(b)) for a, b in zip(*last)), "shuffled, not the tail"
-    assert reopen(describe(found)).fingerprint() == found.fingerprint()
+    assert reopen(found.describe()).fingerprint() == found.fingerprint()
 
 
 @pytest.mark.usefixtures("small_cifar")
@@ -227,7 +237,7 @@ def test_damaged_cifar_is_refused(tmp_path):
 @pytest.mark.parametrize(("name", "file"), [("cifar10", "data_batch_1.bin"), ("cifar100", "train.bin")])
 def test_the_official_files_have_their_known_numbers_of_images(tmp_path, name, file):
     (write_cifar10 if name == "cifar10" else write_cifar100)(tmp_path)
-    archive = _image_readers.ARCHIVES[name]
+    archive = _named_images.ARCHIVES[name]
     assert (len(archive.train) * archive.train_images, archive.test_images) == (50_000, 10_000)
     assert f"{archive.train_images:,}" in (text := refused(name, root=tmp_path))
     assert file in text
@@ -239,14 +249,14 @@ def archive_of(folder, monkeypatch, **changes):
     path = folder / "small.tar.gz"
     with tarfile.open(path, "w:gz") as tar:
         tar.add(folder / "cifar-10-batches-bin", "cifar-10-batches-bin")
-    official = _image_readers.ARCHIVES["cifar10"]
+    official = _named_images.ARCHIVES["cifar10"]
     content = {
         **official.__dict__,
         "url": path.as_uri(),
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         **changes,
     }
-    monkeypatch.setitem(_image_readers.ARCHIVES, "cifar10", type(official)(**content))
+    monkeypatch.setitem(_named_images.ARCHIVES, "cifar10", type(official)(**content))
 
 
 @pytest.mark.usefixtures("small_cifar")
@@ -294,7 +304,7 @@ def test_digits_come_with_scikit_learn():
     assert int((x == 255).sum()) == int((source.images == 16).sum())
     y = torch.cat([found.train.y, found.val.y, found.test.y])
     assert np.bincount(y).tolist() == np.bincount(source.target).tolist()
-    assert reopen(describe(found)).fingerprint() == found.fingerprint()
+    assert reopen(found.describe()).fingerprint() == found.fingerprint()
     assert "did you mean 'digits'?" in refused("digit")
     assert "names a column" in refused("digits", target="y")
 
@@ -318,7 +328,7 @@ def test_npz_grey_colour_and_column_labels(tmp_path):
     assert (grey.name, grey.shape) == ("grey", (1, 7, 5))
     assert torch.equal(grey.test.x[:, 0], torch.from_numpy(arrays(7, 5)["x_test"]))
     assert grey.origin == {"source": str(tmp_path / "grey.npz"), "seed": 2}
-    assert reopen(describe(grey)).fingerprint() == grey.fingerprint()
+    assert reopen(grey.describe()).fingerprint() == grey.fingerprint()
     content = arrays(7, 5, 3, y_train=numbers(30)[:, None].astype(np.uint8))
     np.savez(tmp_path / "colour.npz", **content)
     colour = data(tmp_path / "colour.npz")
@@ -336,7 +346,7 @@ def test_a_file_with_the_name_of_a_set_stays_a_file(tmp_path):
     np.savez(tmp_path / "digits.npz", **arrays(4, 4))
     found = data(tmp_path / "digits.npz")
     assert found.origin["source"] == str(tmp_path / "digits.npz")
-    assert reopen(describe(found)).fingerprint() == found.fingerprint()
+    assert reopen(found.describe()).fingerprint() == found.fingerprint()
 
 
 @pytest.mark.parametrize(
@@ -403,8 +413,8 @@ def test_npy_files_stay_on_disk(tmp_path, monkeypatch):
     assert torch.equal(found.train.x, torch.from_numpy(content["x_train"].transpose(0, 3, 1, 2)))
     parts = {part: (content[f"x_{part}"], content[f"y_{part}"]) for part in ("train", "val", "test")}
     assert data(parts).fingerprint() == found.fingerprint()
-    assert reopen(describe(found)).fingerprint() == found.fingerprint()
-    monkeypatch.setattr(_image_readers, "MOST_BYTES_IN_MEMORY", 1000)
+    assert reopen(found.describe()).fingerprint() == found.fingerprint()
+    monkeypatch.setattr(_image_files, "MOST_BYTES_IN_MEMORY", 1000)
     assert data(tmp_path).fingerprint() == found.fingerprint()
     assert "write x_val.npy and y_val.npy" in refused(tmp_path, split="seeded")
     for part in ("x_val", "y_val"):
@@ -448,7 +458,7 @@ def test_a_folder_of_classes(tmp_path):
     )
     assert together(found, "train", "val", "test") == expected
     assert "seed 1: 6 / 2 / 2 images" in found.split
-    assert reopen(describe(found)).fingerprint() == found.fingerprint()
+    assert reopen(found.describe()).fingerprint() == found.fingerprint()
 
 
 def test_a_folder_of_parts_and_a_class_called_train(tmp_path):
@@ -534,16 +544,26 @@ def test_transparent_pixels_are_white():
     assert found.train.x[0, 0, 0].tolist() == [9, 255, 206, 9]
 
 
-def test_grey_folders_and_one_grey_image_among_coloured(tmp_path):
+def test_grey_and_coloured_files_are_not_mixed(tmp_path):
     pillow = pytest.importorskip("PIL.Image")
     write_folder(tmp_path / "grey", shape=(6, 5))
     assert data(tmp_path / "grey").shape == (1, 6, 5)
     write_folder(tmp_path / "both")
-    grey = pixels(1, 6, 5, seed=9)[0]
-    pillow.fromarray(grey).save(tmp_path / "both" / "cat" / "0.png")
-    found = data(tmp_path / "both")
-    expected = np.repeat(grey[None], 3, 0).tobytes()
-    assert expected in {row for row, _ in together(found, "train", "val", "test")}
+    assert data(tmp_path / "both").shape == (3, 6, 5)
+    for folder, picture in (("grey", pixels(1, 6, 5, 3)[0]), ("both", pixels(1, 6, 5)[0])):
+        odd = tmp_path / folder / "cat" / "1.png"
+        pillow.fromarray(picture).save(odd)
+        first = tmp_path / folder / "ant" / "0.png"
+        grey, colour = (first, odd) if folder == "grey" else (odd, first)
+        assert refused(tmp_path / folder) == (
+            f"'{grey}' is grey and '{colour}' is in colour; convert all to one of the two with Pillow: "
+            "image.convert('L') for grey, image.convert('RGB') for colour"
+        )
+
+
+def test_transparency_and_depth_of_files(tmp_path):
+    pillow = pytest.importorskip("PIL.Image")
+    write_folder(tmp_path / "both")
     opaque = np.concatenate([pixels(1, 6, 5, 3)[0], np.full((6, 5, 1), 255, np.uint8)], 2)
     pillow.fromarray(opaque).save(tmp_path / "both" / "cat" / "1.png")
     found = data(tmp_path / "both")
@@ -746,7 +766,7 @@ def test_grey_arrays_and_lists_of_images():
 
 
 def test_parts_are_compared_as_they_came():
-    """A part that was made smaller while it was read fits one that was not, and grey fits colour."""
+    """A part that was made smaller while it was read fits one that was not; grey does not fit colour."""
     x, y = pixels(30, 100, 80, 3), numbers(30)
     pairs = Pairs(lambda k: (x[k], int(y[k])))
     expected = data({"train": (x, y), "test": (x, y)})
@@ -760,9 +780,8 @@ def test_parts_are_compared_as_they_came():
     assert "train are 3 x 100 x 80 uint8, those of test are 3 x 200 x 160 uint8" in refused(other)
     grey = Pairs(lambda k: (x[k, :9, :9, 0], int(y[k])))
     colour = Pairs(lambda k: (x[k, :9, :9], int(y[k])))
-    found = data({"train": grey, "val": grey, "test": colour})
-    assert torch.equal(found.test.x, torch.from_numpy(x[:, :9, :9].transpose(0, 3, 1, 2)))
-    assert torch.equal(found.train.x, torch.from_numpy(x[:, :9, :9, 0])[:, None].expand(-1, 3, -1, -1))
+    text = refused({"train": grey, "val": grey, "test": colour})
+    assert "those of train are 1 x 9 x 9 uint8, those of test are 3 x 9 x 9 uint8" in text
     assert data({"train": grey, "test": grey}).shape == (1, 9, 9)
 
 

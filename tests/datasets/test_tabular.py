@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hcdc.core.errors import InputError
-from hcdc.datasets import data, describe, reopen
+from hcdc.datasets import data, reopen
 
 pandas = pytest.importorskip("pandas")
 
@@ -94,7 +94,7 @@ def test_files_and_memory_agree(tmp_path):
         table = data(path, target="kind")
         assert table.fingerprint() == expected
         assert table.name == path.name[0]
-        assert reopen(describe(table)).fingerprint() == expected
+        assert reopen(table.describe()).fingerprint() == expected
 
 
 def test_nullable_and_categorical_columns_are_as_plain_ones():

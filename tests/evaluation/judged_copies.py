@@ -8,7 +8,7 @@ from scipy import sparse
 
 from hcdc.core.recipe import Recipe
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets import CondensedDataset, Graph, GraphData, describe
+from hcdc.datasets import CondensedDataset, Graph, GraphData
 from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import GraphTask
 
@@ -38,7 +38,7 @@ def copy_of(task=None, space=SPACE, metric="accuracy", record=None, val=True, fu
     """Random nodes of a task, described as `hcdc.condense` would."""
     task = task or GraphTask(graph_data())
     described = {
-        "data": describe(task.data),
+        "data": task.data.describe(),
         "task": task.spec(),
         "space": space.spec(),
         "method": "random",

@@ -11,7 +11,6 @@ import torch
 from judged_copies import FULL, SPACE, copy_of, graph_data
 from scipy import stats
 
-import hcdc.condensers._condense as condensing
 import hcdc.evaluation._evaluate as judging
 import hcdc.training._truth as truths
 from hcdc.condensers import condense
@@ -26,6 +25,7 @@ from hcdc.evaluation import agreement, break_even, evaluate, judges
 from hcdc.reporting import findings
 from hcdc.spaces import Finite, GNNZoo, PolynomialFilter, halves
 from hcdc.tasks import GraphTask, TableTask
+from recipes import change_recipes
 
 TASK = GraphTask(graph_data())
 FIELDS = {
@@ -371,7 +371,7 @@ def test_a_space_that_is_too_small_to_judge_says_so():
 
 def test_condensing_and_judging_never_draw_the_same(monkeypatch):
     """With equal seeds: the roles of the random streams keep them apart."""
-    monkeypatch.setattr(condensing, "Recipe", functools.partial(Recipe, steps=2))
+    change_recipes(monkeypatch, functools.partial(Recipe, steps=2))
     options = {"trajectories": 4, "points": 1, "holdout": 3, "steps": 1, "iterations": 1}
     small = condense(TASK, SPACE, train_size=6, val_size=6, seed=3, options=options)
     configs, dropped = judges(small, SPACE, 80, 3)
@@ -641,7 +641,7 @@ def test_test_labels_change_nothing_but_test_figures():
 
 
 def test_condensing_never_sees_test_labels(monkeypatch):
-    monkeypatch.setattr(condensing, "Recipe", functools.partial(Recipe, steps=2))
+    change_recipes(monkeypatch, functools.partial(Recipe, steps=2))
     options = {"trajectories": 2, "points": 1, "holdout": 2, "steps": 1, "iterations": 1}
     copies = [
         condense(GraphTask(graph_data(shuffled)), SPACE, train_size=6, val_size=6, options=options)
@@ -692,7 +692,7 @@ def test_data_handed_over_in_memory_cannot_be_read_again():
 
 @pytest.mark.parametrize("classes", [3, None])
 def test_tables_are_judged_too(classes, monkeypatch):
-    monkeypatch.setattr(condensing, "Recipe", functools.partial(Recipe, steps=4, lr=0.05))
+    change_recipes(monkeypatch, functools.partial(Recipe, steps=4, lr=0.05))
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.normal(size=(60, 4))).float()
     y = x[:, 0] - 2 * x[:, 2] if classes is None else x[:, :3].argmax(1)

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import nn
 
-import hcdc.condensers._condense as condensing
 import hcdc.evaluation._evaluate as evaluating
 import hcdc.training._truth as truths
 from hcdc.condensers import companion_configs, condense
@@ -25,6 +24,7 @@ from hcdc.reporting import validation_choice
 from hcdc.spaces import Finite, NASBench201, TableTruth, halves
 from hcdc.tasks import ImageTask
 from hcdc.training import Result, predictors
+from recipes import change_recipes
 
 SPACE = NASBench201(channels=2)
 PROBING = {"probes": 6, "probe_steps": 3, "companions": 4}
@@ -42,7 +42,7 @@ def short_recipe(**settings):
 @pytest.fixture(scope="module", autouse=True)
 def short_recipes():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(condensing, "Recipe", short_recipe)
+        change_recipes(patch, short_recipe)
         patch.setattr(evaluating.ranks, "bootstrap", functools.partial(evaluating.ranks.bootstrap, draws=20))
         yield
 
@@ -185,7 +185,7 @@ def test_trained_probes_are_known_by_validation_and_never_by_test(monkeypatch, d
     def trained(task, space, configs, *_, **__):
         return [Result({"val.score": k / 10, "test.score": -k / 10}, 1.0) for k in range(len(configs))]
 
-    monkeypatch.setattr(condensing, "full_truth", trained)
+    monkeypatch.setattr("hcdc.condensers.validation._trained.full_truth", trained)
     given = {"train_size": 20, "val_size": 10, "val_method": "weighted", "options": PROBING}
     small = condense(digits, SPACE, "hcdc", **given)
     assert small.meta["probes"]["score"] == [k / 10 for k in range(6)]

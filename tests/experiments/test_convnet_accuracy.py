@@ -11,6 +11,7 @@ import hcdc.condensers._dc as dc
 import hcdc.condensers._embeddings as embeddings
 from hcdc.core import records
 from hcdc.core.errors import InputError
+from hcdc.datasets import record_path
 from hcdc.experiments import convnet_accuracy as protocol
 from hcdc.experiments import nas201
 from hcdc.tasks import ImageTask
@@ -149,7 +150,7 @@ def test_trajectory_matching_is_measured_at_the_step_size_it_has_learned(images,
     out = str(images.with_name("copies.jsonl"))
     protocol.run_copies(str(images), [str(file)], out, device="cpu")
     assert sums[-1]["recipe"].lr == next(iter(records.read(out)))["step_size"] == sizes[-1]
-    file.with_suffix(".json").unlink()
+    record_path(file).unlink()
     protocol.run_copies(str(images), [str(file)], out, device="cpu")
     assert sums[-1]["recipe"].lr == 0.01
     assert "no record of the step size that it has learned" in caplog.text

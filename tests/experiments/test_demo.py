@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from recipes import change_recipes
+
 pytest.importorskip("matplotlib")
 
 import hcdc.experiments._demo as demo
@@ -34,7 +36,7 @@ def short(monkeypatch):
     monkeypatch.setattr(demo, "CANDIDATES", 3)
     monkeypatch.setattr(demo, "WIDTH", 2)
     monkeypatch.setattr(ranks, "bootstrap", functools.partial(ranks.bootstrap, draws=20))
-    monkeypatch.setattr("hcdc.condensers._condense.Recipe", lambda **given: Recipe(**{"steps": 2, **given}))
+    change_recipes(monkeypatch, lambda **given: Recipe(**{"steps": 2, **given}))
 
 
 def without_times(evaluation):

@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from recipes import change_recipes
+
 pytest.importorskip("matplotlib")
 pytest.importorskip("sklearn")
 
@@ -34,7 +36,7 @@ def short(monkeypatch):
         monkeypatch.setattr(demo, name, value)
     monkeypatch.setattr(ranks, "bootstrap", functools.partial(ranks.bootstrap, draws=20))
     steps = {"steps": 2, "seeds": 1}
-    monkeypatch.setattr("hcdc.condensers._condense.Recipe", lambda **given: Recipe(**{**given, **steps}))
+    change_recipes(monkeypatch, lambda **given: Recipe(**{**given, **steps}))
 
 
 def without_times(evaluation):
@@ -99,7 +101,7 @@ def test_the_command_takes_images(tmp_path, monkeypatch, capsys):
         asked.append(out)
         raise InputError("that is enough")
 
-    monkeypatch.setattr(hcdc.cli, "run_image_demo", run)
+    monkeypatch.setattr("hcdc.experiments.run_image_demo", run)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit):
         hcdc.cli.main(["demo", "--images", "--device", "cpu"])

@@ -14,7 +14,7 @@ from hcdc.hypergrad import (
     trajectory_point_count,
     trajectory_starts,
 )
-from hcdc.spaces import Space
+from hcdc.spaces import Dimension, Space
 
 
 class UnitBox(Space):
@@ -22,6 +22,9 @@ class UnitBox(Space):
 
     name = "unit-box"
     dimension = 2
+
+    def dimensions(self):
+        return Dimension("a", "uniform"), Dimension("b", "uniform")
 
     def sample(self, count, rng):
         return [{"a": float(a), "b": float(b)} for a, b in rng.random((count, 2))]

@@ -3,11 +3,11 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from conformance import SpaceConformance
 
 from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError
 from hcdc.spaces import Box, Finite, halves, project_simplex
+from hcdc.testing import SpaceConformance
 
 MODELS = [{"model": model, "width": width} for model in ("gcn", "gat", "sgc") for width in (64, 128)]
 
@@ -20,6 +20,16 @@ class TestConfigurations(SpaceConformance):
 class TestValues(SpaceConformance):
     def make(self):
         return Finite("depth", [2, 4, 8, None, "deep", [1, 2]])
+
+
+class TestSomeKeys(SpaceConformance):
+    def make(self):
+        return Finite([{"model": "gcn"}, {"model": "gat", "heads": 2}, {"model": "gat", "heads": 4}])
+
+
+class TestTraining(SpaceConformance):
+    def make(self):
+        return Finite("augment", ["none", "crop"], visibility={"augment": "full"})
 
 
 class TestOneValue(SpaceConformance):
@@ -118,3 +128,20 @@ def test_halves_of_what_has_none():
         halves(Box(["a"], 0, 1), seed=0)
     with pytest.raises(InputError, match="1 candidate"):
         halves(Finite("a", [1]), seed=0)
+
+
+def test_dimensions_have_every_value_once():
+    space = Finite([{"model": "gcn"}, {"model": "gat", "heads": 2}, {"model": "gat", "heads": True}])
+    assert [(d.name, d.choices) for d in space.dimensions()] == [
+        ("model", ("gcn", "gat")),
+        ("heads", (2, True)),
+    ]
+    assert space.words() == "model: gcn or gat; heads: 2 or True"
+    assert Finite("depth", list(range(100))).words() == "depth: 100 choices"
+
+
+def test_recipe_settings_of_a_finite_space():
+    space = Finite([{"augment": "crop", "batch": 32}, {"augment": "none", "batch": 64}])
+    assert [(d.read_by, d.visibility) for d in space.dimensions()] == [("recipe", "copy"), ("recipe", "full")]
+    assert space.candidate({"batch": 64, "augment": "none"}, 3, 2).recipe == {"augment": "none", "batch": 64}
+    assert "visibility" not in space.spec()

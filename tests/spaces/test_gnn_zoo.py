@@ -5,7 +5,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from conformance import SpaceConformance
 from scipy import sparse
 from torch.func import functional_call, grad, jvp, vmap
 
@@ -15,6 +14,7 @@ from hcdc.datasets import Graph
 from hcdc.networks import ZooNetwork
 from hcdc.spaces import GNNZoo, from_spec
 from hcdc.spaces._gnn_zoo import FILTERS, FURTHER
+from hcdc.testing import SpaceConformance
 
 pyg = pytest.importorskip("torch_geometric.nn")
 layers = pytest.importorskip("hcdc.networks._gnn_layers")
@@ -466,8 +466,11 @@ def test_spec_keeps_the_settings():
         ({"filter": "transformer", "width": 128, "depth": 2}, "filter 'transformer' is not known"),
         ({"filter": "gcn", "width": 100, "depth": 2}, "width 100"),
         ({"filter": "gcn", "width": 128, "depth": 3}, "depth 3"),
-        ({"filter": "gcn", "width": 128}, "a filter, a width and a depth"),
-        ({"filter": "gcn", "width": 128, "depth": 2, "heads": 8}, "a filter, a width and a depth"),
+        ({"filter": "gcn", "width": 128}, "the keys filter, width, depth; 'depth' is missing"),
+        (
+            {"filter": "gcn", "width": 128, "depth": 2, "heads": 8},
+            "the keys filter, width, depth; 'heads' is not one",
+        ),
     ],
 )
 def test_other_configurations_are_refused(config, words):

@@ -15,7 +15,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conformance import SpaceConformance
 from torch import Tensor, nn
 from torch.func import grad, hessian, jacrev, jvp, vjp, vmap
 from torch.nn import functional as F
@@ -45,6 +44,7 @@ from hcdc.spaces import (
 )
 from hcdc.spaces._nasbench201 import COLUMNS, parse
 from hcdc.tasks import Task
+from hcdc.testing import SpaceConformance
 
 F64 = torch.float64
 CELL = "|nor_conv_3x3~0|+|nor_conv_3x3~0|avg_pool_3x3~1|+|skip_connect~0|nor_conv_3x3~1|skip_connect~2|"
@@ -224,7 +224,7 @@ def test_bad_numbers_and_settings_are_refused():
             operations(numbers)
     with pytest.raises(InputError, match="got 0 and 16"):
         NASBench201(cells=0)
-    with pytest.raises(InputError, match="one entry, 'cell'"):
+    with pytest.raises(InputError, match="has the key cell; 'width' is not one of them"):
         NASBench201().network(3, 10, {"cell": CELL, "width": 3})
     with pytest.raises(InputError, match="must be 30"):
         genotype(torch.zeros(29))

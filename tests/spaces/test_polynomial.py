@@ -3,7 +3,6 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from conformance import SpaceConformance
 from scipy import sparse
 from torch.func import grad, jacrev, vmap
 
@@ -12,6 +11,7 @@ from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets import Graph
 from hcdc.networks import BASES, FilterNetwork
 from hcdc.spaces import PolynomialFilter, from_spec
+from hcdc.testing import SpaceConformance
 
 
 class TestPowers(SpaceConformance):
@@ -207,7 +207,7 @@ def test_bad_settings_are_refused(settings, words):
         ({"lambda_0": 1.5}, "lambda_0: 1.5 lies outside [-1, 1]"),
         ({"lambda_1": float("nan")}, "lambda_1: nan lies outside [-1, 1]"),
         ({"lambda_1": "0.5"}, "lambda_1: '0.5' is not a number"),
-        ({"width": 64}, "has exactly lambda_0, lambda_1; got lambda_0, lambda_1, width"),
+        ({"width": 64}, "has the keys lambda_0, lambda_1; 'width' is not one of them"),
     ],
 )
 def test_bad_configurations_are_refused(change, words):

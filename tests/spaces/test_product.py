@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 import torch
-from conformance import SpaceConformance
 
 from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError
 from hcdc.datasets import Graph
-from hcdc.spaces import Box, Finite, Product, Space, halves
+from hcdc.spaces import Box, Finite, NASBench201, PolynomialFilter, Product, Space, halves
+from hcdc.testing import SpaceConformance
 
 
 class TestMixed(SpaceConformance):
@@ -17,6 +17,24 @@ class TestMixed(SpaceConformance):
 class TestFinite(SpaceConformance):
     def make(self):
         return Product(Finite("depth", [2, 4, 8]), Finite([{"model": m} for m in ("gcn", "gat")]))
+
+
+class TestCellsAndTraining(SpaceConformance):
+    def make(self):
+        return Product(NASBench201(channels=4), Box(["lr"], 1e-3, 1e-1, "log"))
+
+
+class TestCellsAndAugmentation(SpaceConformance):
+    def make(self):
+        return Product(Finite("augment", ["none", "crop"]), NASBench201(channels=4))
+
+    def test_candidates_are_all_there_is(self):
+        assert len(self.make().candidates()) == 2 * 4929
+
+
+class TestFiltersAndTraining(SpaceConformance):
+    def make(self):
+        return Product(PolynomialFilter(order=1, width=4), Box(["lr"], 1e-3, 1e-1, "log"))
 
 
 class TestNested(SpaceConformance):
@@ -79,9 +97,12 @@ def test_a_product_of_one_is_refused():
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"lr": 0.1, "depth": 4, "dropout": 0.5, "size": 1}, "'size' belongs to no part"),
-        ({"lr": 0.1, "dropout": 0.5}, "is not one of the 3"),
-        ({"depth": 4, "dropout": 0.5}, "exactly lr"),
+        (
+            {"lr": 0.1, "depth": 4, "dropout": 0.5, "size": 1},
+            "the keys lr, depth, dropout; 'size' is not one of them",
+        ),
+        ({"lr": 0.1, "dropout": 0.5}, "'depth' is missing"),
+        ({"depth": 4, "dropout": 0.5}, "'lr' is missing"),
     ],
 )
 def test_a_bad_configuration_is_refused(config, words):
@@ -134,3 +155,66 @@ def test_a_product_is_batched_where_every_part_is():
     assert mixed().batched
     assert not Product(Box(["a"], 0, 1), Unbatched("depth", [1, 2])).batched
     assert isinstance(mixed(), Space)
+
+
+CELLS = NASBench201(channels=4)
+CELL = CELLS.candidates()[0]
+
+
+def test_a_candidate_of_cells_and_training_is_the_cells_own_network_and_its_recipe():
+    space = TestCellsAndTraining().make()
+    candidate = space.candidate({**CELL, "lr": 0.01}, 3, 10)
+    assert candidate.network == CELLS.network(3, 10, CELL) == space.network(3, 10, {**CELL, "lr": 0.01})
+    assert candidate.recipe == {"lr": 0.01}
+    assert candidate.group == space.candidate({"lr": 0.01, **CELL}, 3, 10).group
+    assert candidate.group != space.candidate({"lr": 0.02, **CELL}, 3, 10).group
+    assert candidate.group != space.candidate({"lr": 0.01, **CELLS.candidates()[1]}, 3, 10).group
+    assert candidate.training == space.candidate({"lr": 0.01, **CELLS.candidates()[1]}, 3, 10).training
+
+
+def test_the_relaxed_cell_of_a_product_reads_its_slice():
+    images = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    space = Product(Box(["lr"], 1e-3, 1e-1, "log"), CELLS)
+    lam = space.encode({**CELL, "lr": 0.01}).float()
+    network, own = space.network(3, 10), CELLS.network(3, 10)
+    params = own.init(torch.Generator().manual_seed(0))
+    assert network.takes == "image"
+    assert torch.equal(network.forward(params, lam, images), own.forward(params, lam[1:], images))
+
+
+def test_a_product_asks_its_parts_for_what_they_know():
+    space = TestCellsAndTraining().make()
+    config = {**CELL, "lr": 0.01}
+    assert space.parameter_count(config, 3, 10) == CELLS.parameter_count(CELL, 3, 10)
+    assert mixed().parameter_count({"lr": 0.1, "depth": 4, "dropout": 0.5}, 3, 10) is None
+    assert space.features(config) == [*CELLS.features(CELL), -2.0]
+    other = {"cell": "|none~0|+|nor_conv_3x3~0|none~1|+|none~0|none~1|skip_connect~2|"}
+    assert space.counterpart({**other, "lr": 0.01}) == {**CELLS.counterpart(other), "lr": 0.01}
+    assert CELLS.counterpart(other) != other
+    assert space.words() == "cell: 4,929 choices; lr from 0.001 to 0.1 (log)"
+    assert [d.visibility for d in space.dimensions()] == ["alignment", "copy"]
+    assert space.unread() == []
+
+
+def test_cells_and_rates_are_drawn_independently():
+    drawn = TestCellsAndTraining().make().sample(400, np.random.default_rng(0))
+    assert len({config["cell"] for config in drawn}) > 300
+    assert np.mean([np.log10(config["lr"]) for config in drawn]) == pytest.approx(-2, abs=0.1)
+
+
+def test_candidates_of_a_batched_product_share_a_network_and_group_by_recipe():
+    space = TestFiltersAndTraining().make()
+    configs = [
+        {"lambda_0": v, "lambda_1": 0.0, "lr": lr} for v, lr in ((0.1, 0.01), (0.2, 0.01), (0.1, 0.02))
+    ]
+    first, same, other = (space.candidate(config, 3, 2) for config in configs)
+    assert first.network == same.network == space.network(3, 2)
+    assert first.group == same.group != other.group
+
+
+def test_what_a_model_reads_keeps_candidates_of_an_unbatched_product_apart():
+    space = Product(CELLS, Finite("dropout", [0.0, 0.5]))
+    first, second = (space.candidate({**CELL, "dropout": p}, 3, 10) for p in (0.0, 0.5))
+    assert first.group != second.group
+    with pytest.raises(InputError, match="hyperparameter 'dropout': nothing reads it"):
+        space.check_read()

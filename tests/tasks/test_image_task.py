@@ -11,8 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from hcdc.core.errors import InputError
-from hcdc.datasets import ImageData, Images
-from hcdc.datasets._images import image_data
+from hcdc.datasets import ImageData, Images, image_data
 from hcdc.networks import CellNetwork, ConvNet, ModuleNetwork
 from hcdc.networks._modules import _warn_of_dropout
 from hcdc.spaces import Finite, GNNZoo, NASBench201, PolynomialFilter, Product

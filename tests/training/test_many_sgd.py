@@ -7,8 +7,7 @@ from torch import nn
 
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
-from hcdc.datasets import Images, Rows, TableData
-from hcdc.datasets._images import image_data
+from hcdc.datasets import Images, Rows, TableData, image_data
 from hcdc.spaces import NASBench201
 from hcdc.tasks import ImageTask, TableTask, draw_flip_crop, flip_crop
 from hcdc.training import init_many, train_many

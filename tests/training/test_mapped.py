@@ -16,7 +16,7 @@ import re, sys, torch
 from torch import nn
 import hcdc
 from hcdc.core.recipe import Recipe
-from hcdc.datasets._images import Images
+from hcdc.datasets import Images
 from hcdc.training import run_candidates
 
 def anonymous():

@@ -1,66 +1,75 @@
-"""Condensers: one file a method; `condense` puts S_train and S_val together."""
+"""Condensers: one file per way to make S_train, and in `validation` one per way to make S_val."""
 
 from hcdc.condensers._base import Reducer, allocate_labels
-from hcdc.condensers._condense import (
-    METHODS,
-    VAL_METHODS,
-    Plan,
-    condense,
-    hcdc_presets,
-    make_hcdc,
-    make_probing,
-    plan,
-)
+from hcdc.condensers._condense import condense
+from hcdc.condensers._cost import Cost, Expense
 from hcdc.condensers._dc import ImageMatching
-from hcdc.condensers._forecast import alignment_words, point_count
-from hcdc.condensers._hcdc import HCDC, learn_validation
-from hcdc.condensers._probing import (
+from hcdc.condensers._forecast import full_trainings, training_seconds
+from hcdc.condensers._plan import METHODS, Plan, in_words, plan
+from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_for, reducer_presets, register_reducer
+from hcdc.condensers._tm import TM
+from hcdc.condensers.validation import (
+    VALIDATIONS,
+    Alignment,
+    Companions,
+    Made,
     Probing,
     Slopes,
+    Validation,
+    Work,
     companion_configs,
     expectations,
     learn_examples,
+    learn_validation,
     make_companions,
+    make_validation,
     mean_loss,
     probe_configs,
     rank_targets,
+    register_validation,
     ridge,
+    validation_presets,
     weigh_examples,
 )
-from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_for, reducer_presets, register_reducer
-from hcdc.condensers._tm import TM
 
 __all__ = [
-    "HCDC",
     "METHODS",
     "REDUCERS",
     "TM",
-    "VAL_METHODS",
+    "VALIDATIONS",
+    "Alignment",
+    "Companions",
+    "Cost",
+    "Expense",
     "ImageMatching",
+    "Made",
     "Plan",
     "Probing",
     "Reducer",
     "Slopes",
-    "alignment_words",
+    "Validation",
+    "Work",
     "allocate_labels",
     "companion_configs",
     "condense",
     "expectations",
-    "hcdc_presets",
+    "full_trainings",
+    "in_words",
     "learn_examples",
     "learn_validation",
     "make_companions",
-    "make_hcdc",
-    "make_probing",
     "make_reducer",
+    "make_validation",
     "mean_loss",
     "plan",
-    "point_count",
     "probe_configs",
     "rank_targets",
     "reducer_for",
     "reducer_presets",
     "register_reducer",
+    "register_validation",
     "ridge",
+    "training_seconds",
+    "validation_presets",
     "weigh_examples",
 ]

@@ -20,6 +20,13 @@ class NumericalError(HcdcError):
     """A computation produced NaN or infinity, or a solver cannot go on; the text is a diagnosis."""
 
 
+def nearest(name: str, choices: Iterable[str]) -> str | None:
+    """The choice that is spelled most like ``name``, whatever the case; None if none is near."""
+    plain = {choice.lower(): choice for choice in choices}
+    near = difflib.get_close_matches(name.lower(), plain, n=1, cutoff=0.5)
+    return plain[near[0]] if near else None
+
+
 def unknown_name(what: str, name: str, choices: Iterable[str]) -> InputError:
     """An `InputError` for a name that is not one of ``choices``, with the nearest match.
 
@@ -29,9 +36,8 @@ def unknown_name(what: str, name: str, choices: Iterable[str]) -> InputError:
         choices: The names that are allowed.
     """
     allowed = sorted(choices)
-    plain = {choice.lower(): choice for choice in allowed}
-    near = difflib.get_close_matches(name.lower(), plain, n=1, cutoff=0.5)
-    hint = f"did you mean '{plain[near[0]]}'? " if near else ""
+    near = nearest(name, allowed)
+    hint = f"did you mean '{near}'? " if near else ""
     return InputError(f"{what} '{name}' is not known; {hint}choose one of: {', '.join(allowed)}")
 
 

@@ -1,26 +1,35 @@
-"""Data: graphs, tables, the doors to them, the embedded graph, and the condensed data set with its file."""
+"""Data: readers, data sets, labelled sets of every kind, and the condensed data set with its file."""
 
-from hcdc.datasets._condensed import CondensedDataset
-from hcdc.datasets._door import NAMES, describe, reopen
+from hcdc.datasets._condensed import CondensedDataset, record_path
+from hcdc.datasets._dataset import Dataset
+from hcdc.datasets._door import NAMES, reopen
 from hcdc.datasets._door import load as data
 from hcdc.datasets._graph import Graph, GraphData, Matrix, Nodes, normalise_dense
-from hcdc.datasets._images import ImageData, Images, normalised
+from hcdc.datasets._image_data import image_data
+from hcdc.datasets._images import ImageData, Images, channel_statistics, normalised
+from hcdc.datasets._labelled import Examples, LabelledSet, register_kind
 from hcdc.datasets._table import Rows, TableData
 
 __all__ = [
     "NAMES",
     "CondensedDataset",
+    "Dataset",
+    "Examples",
     "Graph",
     "GraphData",
     "ImageData",
     "Images",
+    "LabelledSet",
     "Matrix",
     "Nodes",
     "Rows",
     "TableData",
+    "channel_statistics",
     "data",
-    "describe",
+    "image_data",
     "normalise_dense",
     "normalised",
+    "record_path",
+    "register_kind",
     "reopen",
 ]

@@ -6,10 +6,11 @@ newer is refused in one sentence.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,20 +20,14 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as format_tensors
 from torch import Tensor
 
-from hcdc.core.errors import InputError, require
+from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
 from hcdc.core.records import jsonable, version
-from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets._graph import Graph, Matrix, Nodes
-from hcdc.datasets._images import Images
-from hcdc.datasets._table import Rows
+from hcdc.datasets._labelled import KINDS, LabelledSet, kind_module, kind_named
 
 FORMAT_VERSION = 1
 ENTRY = "hcdc"
 REAL = "real"
-
-Part = Nodes | Rows | Images
-KINDS = {"graph": Nodes, "table": Rows, "image": Images}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,20 +37,22 @@ class CondensedDataset:
     Attributes:
         train: S_train.
         val: S_val; None means the real validation set (``meta["val_method"] == "real"``).
-        meta: JSON-able description: ``data`` (see `hcdc.datasets.describe`), ``task``, ``space``,
+        meta: JSON-able description: ``data`` (see `Dataset.describe`), ``task``, ``space``,
             ``method``, ``settings``, ``full_recipe``, ``calibrated_recipe``, ``metric``, ``seed``,
             ``candidates`` (hashes of every candidate used in making it), ``train_learned`` and
             ``val_learned`` (what was learned beside a set, as TM's step size) and free keys.
             ``format_version``, ``kind``, ``train_size``, ``val_size``, ``val_method`` and
-            ``library_version`` are filled in.
+            ``library_version`` are filled in, and ``kind_module`` where the kind is not one of hcdc's own.
         record: Evidence of how it was made (seconds, device, history); never part of the file, which does not
-            vary between equal runs, but written beside it.
+            vary between equal runs, but kept beside it, see `record_path`.
+        task: The task that made it, known in the same process alone.
     """
 
-    train: Part
-    val: Part | None
+    train: LabelledSet
+    val: LabelledSet | None
     meta: dict[str, Any]
     record: dict[str, Any] = field(default_factory=dict)
+    task: Any = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         what = f"{self.meta.get('method', 'copy')} of '{self.meta.get('data', {}).get('name', '?')}'"
@@ -65,15 +62,23 @@ class CondensedDataset:
         given = self.meta
         if not isinstance(given, Mapping):
             raise InputError(f"meta must be a dict, got {type(given).__name__}")
+        form = type(self.train)
+        if not isinstance(self.train, LabelledSet) or KINDS.get(form.kind) is not form:
+            raise InputError(
+                f"train is {form.__name__}, which is no registered kind of labelled set; register it with "
+                "hcdc.datasets.register_kind"
+            )
+        module = kind_module(form)
         filled = {
             "library_version": version(),
             "candidates": [],
             "val_method": REAL if self.val is None else "synthetic",
-            **{key: value for key, value in given.items() if key != "digest"},
+            **{key: value for key, value in given.items() if key not in ("digest", "kind_module")},
             "format_version": FORMAT_VERSION,
-            "kind": next(kind for kind, form in KINDS.items() if isinstance(self.train, form)),
+            "kind": form.kind,
             "train_size": len(self.train),
             "val_size": None if self.val is None else len(self.val),
+            **({} if module.startswith("hcdc.") else {"kind_module": module}),
         }
         try:
             plain = json.loads(json.dumps(jsonable(filled), sort_keys=True, allow_nan=False))
@@ -84,7 +89,7 @@ class CondensedDataset:
 
     @property
     def kind(self) -> str:
-        """``"graph"``, ``"table"`` or ``"image"``."""
+        """The kind of data, e.g. ``"graph"``, ``"table"`` or ``"image"``."""
         return str(self.meta["kind"])
 
     @property
@@ -96,15 +101,21 @@ class CondensedDataset:
     def to(self, device: torch.device | str) -> CondensedDataset:
         """The same on another device."""
         return CondensedDataset(
-            self.train.to(device), None if self.val is None else self.val.to(device), self.meta, self.record
-        )
+            self.train.to(device), None if self.val is None else self.val.to(device), self.meta, self.record,
+            self.task,
+        )  # fmt: skip
 
     def tensors(self) -> dict[str, Tensor]:
         """``train/x``, ``train/y``, ``train/adj`` (dense; absent without edges), ``val/...``, on the CPU."""
-        stored = _part_tensors("train", self.train)
-        if self.val is not None:
-            stored |= _part_tensors("val", self.val)
-        return stored
+        return {
+            f"{name}/{key}": value.detach().cpu().clone(memory_format=torch.contiguous_format)
+            for name, part in self.parts()
+            for key, value in part.tensors().items()
+        }
+
+    def parts(self) -> list[tuple[str, LabelledSet]]:
+        """``("train", S_train)`` and, where it is not the real validation set, ``("val", S_val)``."""
+        return [("train", self.train), *([] if self.val is None else [("val", self.val)])]
 
     # --- the file -----------------------------------------------------------------------------------------
 
@@ -115,16 +126,40 @@ class CondensedDataset:
         return format_tensors(tensors, {ENTRY: _json(entry)})
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the file, whole or not at all; returns its path."""
-        try:
-            write_atomic(path, self.to_bytes())
-        except OSError as error:
-            raise InputError(f"'{os.fspath(path)}' cannot be written: {error.strerror or error}") from error
-        return Path(path)
+        """Write the file, whole or not at all, and its record beside it where there is one; returns its path.
+
+        The record comes first, so that a file that is there has its record.
+        """
+        content, file = self.to_bytes(), Path(path)
+        files: dict[Path, str | bytes] = {file: content}
+        if self.record:
+            told = jsonable(self._told(file.name, content))
+            text = json.dumps(told, indent=1, sort_keys=True, allow_nan=False) + "\n"
+            files = {record_path(file): text, **files}
+        for place, written in files.items():
+            try:
+                write_atomic(place, written)
+            except OSError as error:
+                raise InputError(f"'{place}' cannot be written: {error.strerror or error}") from error
+        return file
+
+    def _told(self, name: str, content: bytes) -> dict[str, Any]:
+        """The record with what says to which file it belongs."""
+        known = ("method", "preset", "train_size", "val_size", "seed")
+        return {
+            **self.record,
+            "file": name,
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "dataset": _data(self.meta).get("name"),
+            **{key: self.meta[key] for key in known if key in self.meta},
+        }
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> CondensedDataset:
-        """Read a file; a missing, truncated, damaged, foreign or newer one is refused in a sentence."""
+        """Read a file and the record beside it, if that belongs to the file.
+
+        A missing, truncated, damaged, foreign or newer file is refused in a sentence.
+        """
         name = os.fspath(path)
         try:
             content = Path(path).read_bytes()
@@ -132,7 +167,8 @@ class CondensedDataset:
             raise InputError(f"the file '{name}' does not exist; make one with 'hcdc condense'") from error
         except OSError as error:
             raise InputError(f"'{name}' cannot be read: {error.strerror or error}") from error
-        return cls.from_bytes(content, name)
+        made = cls.from_bytes(content, name)
+        return dataclasses.replace(made, record=_read_record(record_path(path), content))
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "condensed file") -> CondensedDataset:
@@ -149,11 +185,12 @@ class CondensedDataset:
         if not whole:
             raise _damaged(name)
         try:
-            readers: dict[str, Callable[[str, Mapping[str, Tensor]], Part]]
-            readers = {"graph": _nodes, "table": _rows, "image": _images}
-            build = readers[meta["kind"]]
-            val = build("val", tensors) if "val/y" in tensors else None
-            return cls(build("train", tensors), val, meta)
+            form = kind_named(str(meta.get("kind")), meta.get("kind_module"))
+        except InputError as error:
+            raise InputError(f"'{name}' cannot be opened: {error}") from error
+        try:
+            found = {part: form.from_tensors(some) for part, some in _by_part(tensors).items()}
+            return cls(found["train"], found.get("val"), meta)
         except (KeyError, InputError) as error:
             raise InputError(
                 f"'{name}' is not a usable condensed file: {error}; condense the data again"
@@ -163,15 +200,7 @@ class CondensedDataset:
 
     def to_torch(self) -> dict[str, dict[str, Tensor] | None]:
         """``{"train": {"x", "y", ...}, "val": the same or None}``; ``adj``, ``index``, ``weight`` if any."""
-        tensors = self.tensors()
-        parts: dict[str, dict[str, Tensor] | None] = {}
-        for part in ("train", "val"):
-            prefix = f"{part}/"
-            found = {
-                key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)
-            }
-            parts[part] = found or None
-        return parts
+        return {"train": None, "val": None, **_by_part(self.tensors())}
 
     def to_numpy(self) -> dict[str, dict[str, Any] | None]:
         """As `to_torch`, with numpy arrays."""
@@ -186,12 +215,7 @@ class CondensedDataset:
         ``train_mask`` of the first and ``val_mask`` of the second mark the labelled nodes; other nodes have
         label -1. ``node_weight`` holds the weights of labelled nodes in the loss where they are not equal.
         """
-        if not isinstance(self.train, Nodes) or not isinstance(self.val, Nodes | None):
-            raise InputError(
-                f"this condensed data set is of kind '{self.kind}', which PyG has no form for; "
-                "use to_torch() or to_numpy()"
-            )
-        return _pyg(self.train, "train"), None if self.val is None else _pyg(self.val, "val")
+        return self.train.to_pyg("train"), None if self.val is None else self.val.to_pyg("val")
 
     def summary(self) -> list[tuple[str, str]]:
         """What the file holds, as (label, text) lines for `hcdc inspect`."""
@@ -208,15 +232,15 @@ class CondensedDataset:
                 "classes",
                 "regression" if classes is None else f"{classes}: {', '.join(data.get('class_names') or [])}",
             ),
-            ("features", f"{_form(self.train)}, normalisation {data.get('normalisation', '?')}"),
+            ("features", f"{self.train.form}, normalisation {data.get('normalisation', '?')}"),
             ("split", str(data.get("split", "?"))),
             ("task", _text(meta.get("task"))),
             ("space", _text(meta.get("space"))),
             ("method", _text(meta.get("method"))),
             ("settings", _text(meta.get("settings"))),
-            ("train", _part_text(self.train)),
+            ("train", self.train.describe()),
             ("learned beside", _learned(meta)),
-            ("val", "the real validation set" if self.val is None else _part_text(self.val)),
+            ("val", "the real validation set" if self.val is None else self.val.describe()),
             ("val method", _text(meta.get("val_method"))),
             ("full recipe", _text(meta.get("full_recipe"))),
             ("calibrated recipe", _text(meta.get("calibrated_recipe"))),
@@ -226,6 +250,34 @@ class CondensedDataset:
             ("library", f"hcdc {meta['library_version']}"),
         ]
         return [(label, text) for label, text in lines if text]
+
+    def details(self) -> list[tuple[str, str]]:
+        """Further lines: what the examples are like, and which full-data results they were learned from."""
+        lines = []
+        for name, part in self.parts():
+            lines += part.details(f"S_{name}", self.num_classes)
+        probes = self.meta.get("probes") or {}
+        if isinstance(probes, dict) and probes.get("configs"):
+            source = self.meta.get("truth") or "trained on the full data"
+            if isinstance(source, dict):
+                source = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in source.items())
+            lines.append(("probes", f"{len(probes['configs'])} candidates, results: {source}"))
+        return lines
+
+
+def record_path(file: str | os.PathLike[str]) -> Path:
+    """Where the record of a condensed file lies: ``NAME.hcdc.json`` beside ``NAME.hcdc``."""
+    return Path(file).with_name(f"{Path(file).name}.json")
+
+
+def _read_record(path: Path, content: bytes) -> dict[str, Any]:
+    """The record of a file with this content; nothing where it is missing or belongs to another file."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    own = isinstance(found, dict) and found.get("sha256") == hashlib.sha256(content).hexdigest()
+    return found if own else {}
 
 
 def _json(value: Any) -> str:
@@ -286,36 +338,13 @@ def _damaged(name: str) -> InputError:
     )
 
 
-def _plain(value: Matrix) -> Tensor:
-    dense = value.to_dense() if isinstance(value, SparseMatrix) else value
-    return dense.detach().cpu().clone(memory_format=torch.contiguous_format)
-
-
-def _part_tensors(part: str, data: Part) -> dict[str, Tensor]:
-    if isinstance(data, Nodes):
-        found = {
-            "x": data.graph.x,
-            "y": data.y,
-            "adj": data.graph.adj,
-            "index": data.index,
-            "weight": data.weight,
-        }
-    else:
-        found = {"x": data.x, "y": data.y, "weight": data.weight}
-    return {f"{part}/{key}": _plain(value) for key, value in found.items() if value is not None}
-
-
-def _nodes(part: str, tensors: Mapping[str, Tensor]) -> Nodes:
-    graph = Graph(tensors[f"{part}/x"], tensors.get(f"{part}/adj"))
-    return Nodes(graph, tensors[f"{part}/y"], tensors.get(f"{part}/index"), tensors.get(f"{part}/weight"))
-
-
-def _rows(part: str, tensors: Mapping[str, Tensor]) -> Rows:
-    return Rows(tensors[f"{part}/x"], tensors[f"{part}/y"], tensors.get(f"{part}/weight"))
-
-
-def _images(part: str, tensors: Mapping[str, Tensor]) -> Images:
-    return Images(tensors[f"{part}/x"], tensors[f"{part}/y"], tensors.get(f"{part}/weight"))
+def _by_part(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """``train/x`` as ``["train"]["x"]``."""
+    parts: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        part, _, key = name.partition("/")
+        parts.setdefault(part, {})[key] = tensor
+    return parts
 
 
 def _check(small: CondensedDataset) -> None:
@@ -326,81 +355,18 @@ def _check(small: CondensedDataset) -> None:
     if not isinstance(candidates, list) or not all(isinstance(candidate, str) for candidate in candidates):
         raise InputError("meta['candidates'] must be a list of hashes (texts)")
     if not isinstance(small.meta.get("data", {}), dict):
-        raise InputError("meta['data'] must be a dict, as hcdc.datasets.describe makes it")
+        raise InputError("meta['data'] must be a dict, as data.describe() makes it")
     if not isinstance(_data(small.meta).get("num_classes"), int | None):
         raise InputError("meta['data']['num_classes'] must be a whole number, or None for regression")
     if small.val is not None and type(small.val) is not type(small.train):
-        raise InputError("train and val must be of one kind: nodes, rows or images")
-    for name, part in (("train", small.train), ("val", small.val)):
-        if part is not None:
-            _check_part(name, part, small.num_classes)
-    if small.val is not None and _form(small.val) != _form(small.train):
-        raise InputError(f"train has {_form(small.train)} features and val {_form(small.val)}")
-
-
-def _check_part(name: str, part: Part, num_classes: int | None) -> None:
-    x = part.graph.x if isinstance(part, Nodes) else part.x
-    y, weight = part.y, part.weight
-    needed = "[n, c, h, w]" if isinstance(part, Images) else "[n, d]"
-    if len(x.shape) != (4 if isinstance(part, Images) else 2) or y.dim() != 1 or len(y) == 0:
         raise InputError(
-            f"{name}/x has shape {tuple(x.shape)} and {name}/y {tuple(y.shape)}; {needed} and [m] are needed"
+            f"train and val must be of one kind, got {type(small.train).__name__} and "
+            f"{type(small.val).__name__}"
         )
-    nodes = x.shape[0]
-    if isinstance(part, Nodes):
-        if part.graph.adj is not None and tuple(part.graph.adj.shape) != (nodes, nodes):
-            raise InputError(f"{name}/adj has shape {tuple(part.graph.adj.shape)} for {nodes} nodes")
-        if part.index is not None:
-            if part.index.shape != y.shape or int(part.index.min()) < 0 or int(part.index.max()) >= nodes:
-                raise InputError(
-                    f"{name}/index does not name one of {nodes} nodes for each of {len(y)} labels"
-                )
-        elif nodes != len(y):
-            raise InputError(f"{name} has {nodes} nodes and {len(y)} labels")
-    elif nodes != len(y):
-        what = "images" if isinstance(part, Images) else "rows"
-        raise InputError(f"{name} has {nodes} {what} and {len(y)} labels")
-    if not x.dtype.is_floating_point or (
-        y.is_floating_point() and (num_classes or not isinstance(part, Rows))
-    ):
-        raise InputError(
-            f"{name}/x is {x.dtype} and {name}/y {y.dtype}; numbers and class numbers are needed"
-        )
-    if not y.is_floating_point() and (
-        int(y.min()) < 0 or (num_classes is not None and int(y.max()) >= num_classes)
-    ):
-        raise InputError(
-            f"{name}/y holds labels {int(y.min())} .. {int(y.max())}; allowed are 0 .. classes - 1"
-        )
-    if weight is not None and (weight.shape != y.shape or not bool((weight >= 0).all())):
-        raise InputError(f"{name}/weight must hold one non-negative number for each of {len(y)} labels")
-    if weight is not None and not bool((weight > 0).any()):
-        raise InputError(f"{name}/weight is 0 for each of {len(y)} labels, which leaves no loss")
-    floats = {"x": x.values if isinstance(x, SparseMatrix) else x, "y": y, "weight": weight}
-    if isinstance(part, Nodes) and isinstance(part.graph.adj, Tensor):
-        floats["adj"] = part.graph.adj
-    for key, value in floats.items():
-        if value is not None and not bool(torch.isfinite(value).all()):
-            raise InputError(f"{name}/{key} holds NaN or infinity")
-
-
-def _form(part: Part) -> str:
-    """The form of one example: a number of features, or the shape of an image."""
-    if isinstance(part, Images):
-        return " x ".join(str(side) for side in part.x.shape[1:])
-    return str(part.graph.num_features if isinstance(part, Nodes) else int(part.x.shape[1]))
-
-
-def _part_text(part: Part) -> str:
-    if not isinstance(part, Nodes):
-        what = "images" if isinstance(part, Images) else "rows"
-        return f"{len(part)} {what}" + ("" if part.weight is None else ", weighted")
-    edges = part.graph.edges()[0].shape[1]
-    structure = (
-        "no edges (every node by itself)" if part.graph.adj is None else f"{edges} directed edge weights"
-    )
-    inside = f" of {part.graph.num_nodes}" if part.index is not None else ""
-    return f"{len(part)}{inside} nodes, {structure}" + ("" if part.weight is None else ", weighted")
+    for name, part in small.parts():
+        part.check(name, small.num_classes)
+    if small.val is not None and small.val.form != small.train.form:
+        raise InputError(f"train has {small.train.form} features and val {small.val.form}")
 
 
 def _learned(meta: Mapping[str, Any]) -> str:
@@ -419,23 +385,3 @@ def _text(value: Any) -> str:
             if inner is not None
         )
     return value if isinstance(value, str) else _json(value)
-
-
-def _pyg(part: Nodes, name: str) -> Any:
-    count, positions = part.graph.num_nodes, part.positions().cpu()
-    graph = part.graph.to("cpu")
-    edge_index, edge_weight = graph.edges()
-    y = torch.full((count,), -1, dtype=torch.long)
-    y[positions] = part.y.cpu().long()
-    data = require("torch_geometric.data", "graph").Data(
-        x=_plain(graph.x), edge_index=edge_index, edge_weight=edge_weight.detach(), y=y
-    )
-    for mask in ("train", "val", "test"):
-        marked = torch.zeros(count, dtype=torch.bool)
-        if mask == name:
-            marked[positions] = True
-        data[f"{mask}_mask"] = marked
-    if part.weight is not None:
-        data.node_weight = torch.zeros(count, dtype=part.weight.dtype)
-        data.node_weight[positions] = part.weight.detach().cpu()
-    return data

@@ -12,19 +12,13 @@ from typing import Any
 
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.datasets._arxiv import arxiv
+from hcdc.datasets._dataset import Dataset
 from hcdc.datasets._embedded import embedded
 from hcdc.datasets._graph import GraphData
-from hcdc.datasets._image_readers import (
-    IMAGE_ARRAYS,
-    IMAGE_NAMES,
-    from_object,
-    is_images,
-    named_images,
-    read_image_folder,
-    read_image_npz,
-    takes_columns,
-)
+from hcdc.datasets._image_files import IMAGE_ARRAYS, read_image_folder, read_image_npz
+from hcdc.datasets._image_objects import from_object, is_images, takes_columns
 from hcdc.datasets._images import ImageData
+from hcdc.datasets._named_images import IMAGE_NAMES, named_images
 from hcdc.datasets._npz import GRAPH_LAYOUT, npz_names, read_npz
 from hcdc.datasets._pyg import PLACES, from_pyg, is_pyg, named, several
 from hcdc.datasets._table import TableData
@@ -48,7 +42,7 @@ def load(
     download: bool = True,
     image: str | None = None,
     label: str | None = None,
-) -> GraphData | TableData | ImageData:
+) -> Dataset:
     """Read data for node classification (`GraphData`), a table task (`TableData`) or images (`ImageData`).
 
     Args:
@@ -74,7 +68,7 @@ def load(
         6
     """
     _check_seed(seed)
-    if isinstance(source, (GraphData, TableData, ImageData)):
+    if isinstance(source, Dataset):
         return source
     if (image is not None or label is not None) and not takes_columns(source):
         raise InputError(
@@ -108,27 +102,10 @@ def load(
     raise InputError(f"an object of type {type(source).__name__} is not supported as data; pass {ROADS}")
 
 
-def describe(data: GraphData | TableData | ImageData) -> dict[str, Any]:
-    """What a condensed file says of the data it was made from; `reopen` reads the data again from it."""
-    described = {
-        "name": data.name,
-        "source": data.source,
-        "fingerprint": data.fingerprint(),
-        "num_classes": data.num_classes,
-        "class_names": list(data.class_names),
-        "normalisation": data.normalisation if isinstance(data, GraphData) else "standard",
-        "split": data.split,
-        "origin": dict(data.origin),
-    }
-    if isinstance(data, ImageData):
-        described |= {"mean": data.mean.tolist(), "std": data.std.tolist()}
-    return described
-
-
 def reopen(
     description: Mapping[str, Any], *, root: str | os.PathLike[str] | None = None, download: bool = True
-) -> GraphData | TableData | ImageData:
-    """The data that `describe` described, refused if its content is no longer the same.
+) -> Dataset:
+    """The data that `Dataset.describe` described, refused if its content is no longer the same.
 
     Args:
         description: ``meta["data"]`` of a condensed file.

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hcdc.core.errors import InputError
+from hcdc.core.errors import InputError, require
 from hcdc.core.sparse import SparseMatrix
+from hcdc.datasets._dataset import Dataset
+from hcdc.datasets._labelled import LabelledSet, register_kind
 
 Matrix = Tensor | SparseMatrix
 
@@ -255,8 +256,9 @@ def normalise_sparse(adj: SparseMatrix, loops: bool = True) -> SparseMatrix:
     return SparseMatrix.from_scipy(scale @ a @ scale, adj.dtype, symmetric=adj.symmetric).to(adj.device)
 
 
-@dataclass(frozen=True, eq=False)
-class Nodes:
+@register_kind
+@dataclass(frozen=True, eq=False, repr=False)
+class Nodes(LabelledSet):
     """Labelled nodes of a graph: one of T_train, T_val, S_train, S_val.
 
     Attributes:
@@ -271,38 +273,108 @@ class Nodes:
     index: Tensor | None = None
     weight: Tensor | None = None
 
-    def __len__(self) -> int:
-        return int(self.y.shape[0])
+    kind = "graph"
 
-    def to(self, device: torch.device | str) -> Nodes:
-        return Nodes(
-            self.graph.to(device),
-            self.y.to(device),
-            None if self.index is None else self.index.to(device),
-            None if self.weight is None else self.weight.to(device),
+    def __repr__(self) -> str:
+        weighted = "" if self.weight is None else ", weighted"
+        return f"<{len(self):,} of {self.graph.num_nodes:,} nodes, {self.form} features{weighted}>"
+
+    @property
+    def form(self) -> str:
+        return str(self.graph.num_features)
+
+    def tensors(self) -> dict[str, Tensor]:
+        found = {"x": self.graph.x, "y": self.y, "adj": self.graph.adj}
+        found |= {"index": self.index, "weight": self.weight}
+        return {key: _dense(value) for key, value in found.items() if value is not None}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
+        graph = Graph(tensors["x"], tensors.get("adj"))
+        return cls(graph, tensors["y"], tensors.get("index"), tensors.get("weight"))
+
+    def subset(self, index: Tensor) -> Self:
+        """The labelled nodes ``index`` ``[b]`` in the same graph: models see all of it, the loss these."""
+        weight = None if self.weight is None else self.weight[index]
+        return dataclasses.replace(self, y=self.y[index], index=self.positions()[index], weight=weight)
+
+    def to(self, device: torch.device | str) -> Self:
+        return dataclasses.replace(
+            self,
+            graph=self.graph.to(device),
+            y=self.y.to(device),
+            index=None if self.index is None else self.index.to(device),
+            weight=None if self.weight is None else self.weight.to(device),
         )
 
     def positions(self) -> Tensor:
         """The labelled nodes' indices, also where all nodes are labelled."""
         return torch.arange(len(self), device=self.y.device) if self.index is None else self.index
 
+    def describe(self) -> str:
+        edges = self.graph.edges()[0].shape[1]
+        structure = (
+            "no edges (every node by itself)" if self.graph.adj is None else f"{edges} directed edge weights"
+        )
+        inside = f" of {self.graph.num_nodes}" if self.index is not None else ""
+        return f"{len(self)}{inside} nodes, {structure}" + ("" if self.weight is None else ", weighted")
 
-@dataclass(frozen=True, eq=False)
-class GraphData:
+    def check_shapes(self, name: str) -> None:
+        x, adj, y, index = self.graph.x, self.graph.adj, self.y, self.index
+        shapes = f"{name}/x has shape {tuple(x.shape)} and {name}/y {tuple(y.shape)}"
+        if len(x.shape) != 2 or y.dim() != 1 or len(y) == 0:
+            raise InputError(f"{shapes}; [n, d] and [m] are needed")
+        nodes = x.shape[0]
+        if adj is not None and tuple(adj.shape) != (nodes, nodes):
+            raise InputError(f"{name}/adj has shape {tuple(adj.shape)} for {nodes} nodes")
+        if index is None and nodes != len(y):
+            raise InputError(f"{name} has {nodes} nodes and {len(y)} labels")
+        if index is not None and (
+            index.shape != y.shape or int(index.min()) < 0 or int(index.max()) >= nodes
+        ):
+            raise InputError(f"{name}/index does not name one of {nodes} nodes for each of {len(y)} labels")
+
+    def floats(self) -> dict[str, Tensor]:
+        found = {"x": self.graph.x} if self.graph.adj is None else {"x": self.graph.x, "adj": self.graph.adj}
+        return {
+            key: value.values if isinstance(value, SparseMatrix) else value for key, value in found.items()
+        }
+
+    def to_pyg(self, part: str) -> Any:
+        """PyG ``Data``; ``part`` names the mask that marks the labelled nodes, other nodes have label -1."""
+        count, positions = self.graph.num_nodes, self.positions().cpu()
+        graph = self.graph.to("cpu")
+        edge_index, edge_weight = graph.edges()
+        y = torch.full((count,), -1, dtype=torch.long)
+        y[positions] = self.y.cpu().long()
+        x = _dense(graph.x).detach().clone(memory_format=torch.contiguous_format)
+        data = require("torch_geometric.data", "graph").Data(
+            x=x, edge_index=edge_index, edge_weight=edge_weight.detach(), y=y
+        )
+        for mask in ("train", "val", "test"):
+            marked = torch.zeros(count, dtype=torch.bool)
+            if mask == part:
+                marked[positions] = True
+            data[f"{mask}_mask"] = marked
+        if self.weight is not None:
+            data.node_weight = torch.zeros(count, dtype=self.weight.dtype)
+            data.node_weight[positions] = self.weight.detach().cpu()
+        return data
+
+
+def _dense(value: Matrix) -> Tensor:
+    return value.to_dense() if isinstance(value, SparseMatrix) else value
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GraphData(Dataset):
     """A node-classification data set: one graph, labels and a split.
 
     Attributes:
-        name: What the user calls it (``"cora"``, a file name).
-        source: Where it came from (``"planetoid"``, a path, ``"memory"``).
+        name, source, num_classes, normalisation, split, class_names, origin: As in `Dataset`.
         graph: The whole graph, sparse.
         y: Labels ``[n]``; -1 marks unlabelled nodes, which are in no split.
         train, val, test: Node indices of the split.
-        num_classes: Number of classes; labels are 0 .. num_classes - 1.
-        normalisation: What was done to the features: ``"row"`` (divided by row sum), ``"standard"`` or
-            ``"none"``.
-        split: How the split came about, in words (printed and stored).
-        class_names: One name a class.
-        origin: Arguments with which `hcdc.data` reads it again; empty for data handed over in memory.
     """
 
     name: str
@@ -319,20 +391,17 @@ class GraphData:
     origin: dict[str, Any] = field(default_factory=dict)
 
     kind = "graph"
+    words = "a graph"
 
-    def to(self, device: torch.device | str) -> GraphData:
-        return dataclasses.replace(
-            self,
-            graph=self.graph.to(device),
-            y=self.y.to(device),
-            train=self.train.to(device),
-            val=self.val.to(device),
-            test=self.test.to(device),
-        )
+    def contents(self) -> str:
+        return f"of {self.graph.num_nodes:,} nodes with {self.graph.num_features:,} features"
 
-    def fingerprint(self) -> str:
-        """A hash of features, structure, labels and split: equal for equal data, wherever it came from."""
-        digest = hashlib.sha256()
+    def to(self, device: torch.device | str) -> Self:
+        names = ("graph", "y", "train", "val", "test")
+        return self._moved(**{name: getattr(self, name).to(device) for name in names})
+
+    def pieces(self) -> Iterator[tuple[str, Tensor]]:
+        """Features, structure, labels and split."""
         parts: list[Tensor] = []
         for matrix in (self.graph.x, self.graph.adj):
             if isinstance(matrix, SparseMatrix):
@@ -340,6 +409,4 @@ class GraphData:
             elif matrix is not None:
                 parts.append(matrix)
         for tensor in [*parts, self.y, self.train, self.val, self.test]:
-            digest.update(str(tuple(tensor.shape)).encode())
-            digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes())
-        return digest.hexdigest()[:32]
+            yield str(tuple(tensor.shape)), tensor

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from hcdc.datasets._dataset import Dataset
+from hcdc.datasets._labelled import Examples, register_kind
 
-@dataclass(frozen=True, eq=False)
-class Rows:
+
+@register_kind
+@dataclass(frozen=True, eq=False, repr=False)
+class Rows(Examples):
     """Labelled rows: one of T_train, T_val, S_train, S_val.
 
     Attributes:
@@ -22,30 +24,21 @@ class Rows:
         weight: Non-negative weight of each row in the loss; None means equal weights.
     """
 
-    x: Tensor
-    y: Tensor
-    weight: Tensor | None = None
-
-    def __len__(self) -> int:
-        return int(self.y.shape[0])
-
-    def to(self, device: torch.device | str) -> Rows:
-        return Rows(
-            self.x.to(device), self.y.to(device), None if self.weight is None else self.weight.to(device)
-        )
+    kind = "table"
+    regression = True
+    noun = "rows"
+    axes = ("n", "d")
 
 
-@dataclass(frozen=True, eq=False)
-class TableData:
+@dataclass(frozen=True, eq=False, repr=False)
+class TableData(Dataset):
     """A table with a split.
 
     Attributes:
-        name, source: As in `GraphData`.
+        name, source, class_names, split, origin: As in `Dataset`.
         train, val, test: The rows of the split, features standardised by the training rows.
         num_classes: Number of classes, or None for regression.
-        feature_names, class_names: Names for reports.
-        split: How the split came about, in words.
-        origin: Arguments with which `hcdc.data` reads it again; empty for data handed over in memory.
+        feature_names: Names for reports.
     """
 
     name: str
@@ -60,17 +53,16 @@ class TableData:
     origin: dict[str, Any] = field(default_factory=dict)
 
     kind = "table"
+    words = "a table"
 
-    def to(self, device: torch.device | str) -> TableData:
-        return dataclasses.replace(
-            self, train=self.train.to(device), val=self.val.to(device), test=self.test.to(device)
-        )
+    def contents(self) -> str:
+        return f"rows of {self.train.form} features"
 
-    def fingerprint(self) -> str:
-        """A hash of all rows and the split."""
-        digest = hashlib.sha256()
+    def to(self, device: torch.device | str) -> Self:
+        return self._moved(**{part: getattr(self, part).to(device) for part in ("train", "val", "test")})
+
+    def pieces(self) -> Iterator[tuple[str, Tensor]]:
+        """All rows, part by part."""
         for rows in (self.train, self.val, self.test):
             for tensor in (rows.x, rows.y):
-                digest.update(str(tuple(tensor.shape)).encode())
-                digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes())
-        return digest.hexdigest()[:32]
+                yield str(tuple(tensor.shape)), tensor

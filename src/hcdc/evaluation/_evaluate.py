@@ -29,7 +29,7 @@ from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset, reopen
 from hcdc.evaluation._ridge import ridge_predictions
 from hcdc.spaces import Space, TableTruth, from_spec, halves
-from hcdc.tasks import GraphTask, ImageTask, TableTask, Task, check_truth
+from hcdc.tasks import GraphTask, ImageTask, Task, check_truth, task_from_spec
 from hcdc.training import Result, cache_folder, full_scores, run_candidates, truth
 
 log = logging.getLogger("hcdc")
@@ -61,18 +61,20 @@ class Evaluation:
         return self.values[key]
 
 
-def reopen_task(small: CondensedDataset, **options: Any) -> Task:
-    """The task on the original data of a condensed set, read again from where its description says."""
-    data = reopen(small.meta["data"], **options)
-    spec = {key: value for key, value in small.meta["task"].items() if key != "name"}
-    if data.kind == "image" and ":" in str(spec.get("model")):
-        raise InputError(
-            f"the copy was made with the model '{spec['model']}', and a file holds no code; pass the task in "
-            "Python, hcdc.evaluate(copy, task=...)"
-        )
-    form: Any = {"graph": GraphTask, "table": TableTask, "image": ImageTask}[data.kind]
-    task: Task = form(data, **spec)
-    return task
+def reopen_task(small: CondensedDataset, model: Any = None, **options: Any) -> Task:
+    """The task on the original data of a condensed set, read again from where its description says.
+
+    Args:
+        small: The condensed set.
+        model: The user's own model that it was made with, which no file holds.
+        options: Those of `hcdc.datasets.reopen`.
+    """
+    spec = small.meta["task"]
+    if model is not None:
+        if ":" not in str(spec.get("model")):
+            raise InputError("model: the copy was not made with a model of your own; leave it out")
+        spec = {**spec, "model": model}
+    return task_from_spec(spec, reopen(small.meta["data"], **options))
 
 
 def _check_task(task: Task, small: CondensedDataset) -> None:
@@ -557,4 +559,4 @@ class _Judge:
             return self.task.data.graph.num_features, self.task.num_classes
         if isinstance(self.task, ImageTask):
             return self.task.data.shape[0], self.task.num_classes
-        return self.small.train.x.shape[1], getattr(self.task, "num_classes", None) or 1  # type: ignore[union-attr]
+        return self.small.train.tensors()["x"].shape[1], getattr(self.task, "num_classes", None) or 1

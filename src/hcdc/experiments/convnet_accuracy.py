@@ -12,7 +12,6 @@ cut off continues from ``--checkpoint``. ``--keep FOLDER`` keeps the set as a co
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import time
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
 from hcdc.datasets import CondensedDataset, ImageData, Images, data
 from hcdc.experiments._command import as_command, integers
-from hcdc.experiments.nas201 import copy_arguments, keep_copy, kept_name
+from hcdc.experiments.nas201 import copy_arguments, kept_name
 from hcdc.tasks import ImageTask
 from hcdc.training import ConvNetRecipe, convnet_accuracy
 
@@ -126,7 +125,7 @@ def run(
                     told = {"condense_seconds": spent, "environment": records.environment(device)}
                     told |= {k: v for k, v in found.items() if k == "step_size"}
                     copy = CondensedDataset(small.to("cpu"), val, made.meta, told)
-                    keep_copy(Path(keep), copy, kept_name(made, method, seed))
+                    copy.save(Path(keep) / kept_name(made, method, seed))
                 what = {"method": method, "per_class": per_class, "seed": seed, "iteration": iteration}
                 what |= {**found, "condense_seconds": spent}
                 measure(task, dataset, small, what, out, networks, epochs, device)
@@ -172,9 +171,7 @@ def run_copies(
         assert isinstance(copy.train, Images), "a copy of images has images"
         what = {"method": meta["train_method"], "per_class": len(copy.train) // task.num_classes}
         what |= {"seed": meta["seed"], "iteration": None, "settings": meta["settings"]["train"]}
-        beside = Path(file).with_suffix(".json")
-        told = json.loads(beside.read_text()) if beside.exists() else {}
-        told |= meta.get("train_learned", {})
+        told = copy.record | meta.get("train_learned", {})
         if "step_size" in told:
             what["step_size"] = told["step_size"]
         elif what["method"] == "tm":

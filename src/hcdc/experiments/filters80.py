@@ -95,15 +95,12 @@ def _copy(
     file: Path | None,
 ) -> CondensedDataset:
     if file is not None and file.exists():
-        kept = CondensedDataset.load(file)
-        record = json.loads(file.with_suffix(".json").read_text())
-        return CondensedDataset(kept.train, kept.val, kept.meta, record)
+        return CondensedDataset.load(file)
     small = condense(
         task, PolynomialFilter(), train_size=size, seed=seed, device=device, options=options, **METHODS[name]
     )
     if file is not None:
         small.save(file)
-        file.with_suffix(".json").write_text(json.dumps(records.jsonable(small.record)))
     return small
 
 

@@ -18,7 +18,6 @@ condensed ones.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import logging
 import math
@@ -34,24 +33,25 @@ from torch import Tensor
 from hcdc.condensers import (
     METHODS,
     REDUCERS,
+    VALIDATIONS,
+    Alignment,
     Plan,
+    Probing,
     Slopes,
     condense,
     expectations,
     learn_examples,
     learn_validation,
     make_companions,
-    make_hcdc,
-    make_probing,
     mean_loss,
     plan,
+    validation_presets,
     weigh_examples,
 )
 from hcdc.core import records
 from hcdc.core.checkpoint import Checkpoint, content_key
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, unknown_name
-from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import derive, numpy_stream, stream
@@ -134,17 +134,19 @@ def split_within(images: Images, val_size: int, seed: int) -> tuple[Images, Imag
     return Images(images.x[first], images.y[first]), Images(images.x[second], images.y[second])
 
 
-def keep_copy(folder: Path, made: CondensedDataset, file: str) -> None:
-    """Put a copy where `Protocol.made` finds it, with its record beside it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    made.save(folder / file)
-    told = (folder / file).with_suffix(".json")
-    write_atomic(told, json.dumps(made.record, sort_keys=True) + "\n")
-
-
 def kept_name(made: Plan, method: str, seed: int) -> str:
     """The file of a copy."""
     return f"{method}-{seed}-{made.key()[:12]}.hcdc"
+
+
+def probing_settings(**options: Any) -> Probing:
+    """Settings of learning from probes for images; options may hold those of alignment too."""
+    known = [*Probing.names(), *Alignment.names()]
+    for name in options:
+        if name not in known:
+            raise unknown_name("setting of method 'hcdc'", name, known)
+    settings = {**validation_presets()["images"]["settings"], **options}
+    return Probing(**{name: value for name, value in settings.items() if name in Probing.names()})
 
 
 def companion_cells(seed: int, count: int) -> list[Config]:
@@ -187,7 +189,7 @@ class Protocol:
         self.space, self.device, self.out = NASBench201(), device, out
         self.truth = TableTruth(NASBench201Table(table), benchmark)
         self.cells, self.some = judging_cells(judges), min(some, judges)
-        self.probing, self.alignment = make_probing("images"), dict[str, Any]()
+        self.probing, self.alignment = probing_settings(), dict[str, Any]()
         self.options: dict[str, dict[str, Any]] = {}
         picked = torch.randperm(len(self.task.val), generator=stream(0, "nas201-real"))[:REAL].sort().values
         self.real = self.task.chosen("val", picked)
@@ -375,21 +377,22 @@ class Protocol:
         if (saved := store.load()) is not None:
             return self.unpacked(saved[0])["aligned"], saved[1]
         begun = time.perf_counter()
-        space, own = Unjudged(judges=len(self.cells)), make_hcdc("images").settings()
+        space, own = Unjudged(judges=len(self.cells)), VALIDATIONS["aligned"].names()
         options = {name: value for name, value in self.alignment.items() if name in own}
         made = plan(
             self.task, space, "hcdc", train_size=self.train_size, val_size=self.val_size, seed=seed,
             val_method="aligned", options=options, recipe=self.recipe,
         )  # fmt: skip
-        assert made.config is not None, "alignment has settings"
-        assert made.config.relaxation == "softmax", "cells that are drawn could be judges"
+        config = made.way
+        assert isinstance(config, Alignment), "alignment has settings"
+        assert config.relaxation == "softmax", "cells that are drawn could be judges"
         found = learn_validation(
-            self.task, space, copy.train, self.val_size, seed, made.config, made.relaxed(self.task),
+            self.task, space, copy.train, self.val_size, seed, config, made.relaxed(),
             self.calibrated, device=self.device, progress=Progress(), checkpoint=Checkpoint(None),
         )  # fmt: skip
         spent = time.perf_counter() - begun
         log.info("aligned seed %d: %s, %.1f s", seed, found.history[-1], spent)
-        note = {"condense_seconds": spent, "history": found.history, "alignment": made.config.settings()}
+        note = {"condense_seconds": spent, "history": found.history, "alignment": config.settings()}
         note["relaxed_trainings"] = found.full_trainings
         store.save(packed({"aligned": found.val}), note)
         return found.val, note
@@ -429,13 +432,11 @@ class Protocol:
         arguments = self.arguments(method, seed, sizes)
         if keep is not None:
             file = keep / kept_name(plan(**arguments), method, seed)
-            told = file.with_suffix(".json")
-            if file.exists() and told.exists():
-                kept = CondensedDataset.load(file)
-                return dataclasses.replace(kept, record=json.loads(told.read_text())).to(self.device)
+            if file.exists() and (kept := CondensedDataset.load(file)).record:
+                return kept.to(self.device)
         made = condense(**arguments, device=self.device)
         if keep is not None:
-            keep_copy(keep, made, file.name)
+            made.save(file)
         return made.to(self.device)
 
     def copies(
@@ -517,7 +518,7 @@ def main() -> None:
     if given.make and "hcdc" not in rows:
         raise InputError(f"--make makes HCDC's validation sets, and --rows {given.rows} has no 'hcdc'")
     hcdc = protocol.options.pop("hcdc", {})
-    protocol.alignment, protocol.probing = hcdc, make_probing("images", **hcdc)
+    protocol.alignment, protocol.probing = hcdc, probing_settings(**hcdc)
     keep = None if given.keep is None else Path(given.keep)
     others = [row for row in rows if row != "hcdc"]
     if not given.make:

@@ -4,6 +4,8 @@ from hcdc.core.configs import Config, config_hash
 from hcdc.networks import OPERATIONS
 from hcdc.spaces._base import Space, stack
 from hcdc.spaces._box import Box
+from hcdc.spaces._candidate import Candidate
+from hcdc.spaces._dimension import TRAINING, Dimension
 from hcdc.spaces._finite import Finite, halves, project_simplex
 from hcdc.spaces._gnn_zoo import GNNZoo
 from hcdc.spaces._nasbench201 import (
@@ -26,8 +28,11 @@ from hcdc.spaces._registry import from_spec, register
 __all__ = [
     "BENCHMARKS",
     "OPERATIONS",
+    "TRAINING",
     "Box",
+    "Candidate",
     "Config",
+    "Dimension",
     "Finite",
     "GNNZoo",
     "NASBench201",

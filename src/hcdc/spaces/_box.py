@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,10 @@ from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.networks import check_lam
 from hcdc.spaces._base import Space
+from hcdc.spaces._dimension import Dimension, check_visibility, free
 from hcdc.spaces._registry import register
 
-SCALES = ("linear", "log")
+SCALES = {"linear": "uniform", "log": "log-uniform"}
 
 
 @register
@@ -27,10 +28,18 @@ class Box(Space):
     lambda. Values on a logarithmic scale have 12 significant digits: so encoding and decoding a configuration
     returns the same one.
 
+    Names of recipe settings (``lr``, ``weight_decay``, ``batch``, ``epochs``, ...) change how a candidate is
+    trained; settings in whole numbers are rounded for the training. Any other name is for the task, or for
+    the user's model, to read.
+
     Args:
-        names: One name a dimension.
-        low, high: Bounds in the unit of the configuration, one for all or one a dimension.
-        scale: ``"linear"`` or ``"log"``, one for all or one a dimension; ``"log"`` needs ``low > 0``.
+        names: One name per dimension.
+        low, high: Bounds in the unit of the configuration, one for all or one per dimension.
+        scale: ``"linear"`` or ``"log"``, one for all or one per dimension; ``"log"`` needs ``low > 0``.
+        visibility: Who can see a dimension, by name, where it is not the default: ``"alignment"`` for the
+            model's hyperparameters; ``"copy"`` for recipe settings, which are no part of lambda's losses;
+            ``"full"`` for ``steps``, ``epochs`` and ``batch``, which mean little on a copy that trains for
+            few steps in one batch.
     """
 
     name = "box"
@@ -42,6 +51,7 @@ class Box(Space):
         low: float | Sequence[float],
         high: float | Sequence[float],
         scale: str | Sequence[str] = "linear",
+        visibility: Mapping[str, str] | None = None,
     ):
         if isinstance(names, str) or not names or len(set(names)) < len(names):
             raise InputError(f"names {names!r}: a box needs a list of one or more different names")
@@ -49,23 +59,26 @@ class Box(Space):
         self.low = tuple(float(v) for v in self._each("low", low))
         self.high = tuple(float(v) for v in self._each("high", high))
         self.scale: tuple[str, ...] = tuple(self._each("scale", scale))
-        for name, a, b, kind in zip(self.names, self.low, self.high, self.scale):
+        self.visibility = check_visibility(visibility, self.names)
+        for name, kind in zip(self.names, self.scale):
             if kind not in SCALES:
                 raise unknown_name(f"scale of {name}", str(kind), SCALES)
-            if not (math.isfinite(a) and math.isfinite(b) and a < b):
-                raise InputError(f"{name}: bounds {a:g} and {b:g} must be finite and low < high")
-            if kind == "log" and a <= 0:
-                raise InputError(f"{name}: low = {a:g} has no logarithm; a log scale needs low > 0")
+            if name in ("augment", "optimizer"):
+                raise InputError(f"{name}: a box has numbers between bounds; use Finite('{name}', [...])")
+        self._dimensions = tuple(
+            free(name, SCALES[kind], self.visibility, low=low, high=high)
+            for name, kind, low, high in zip(self.names, self.scale, self.low, self.high)
+        )
         self._low = torch.tensor([self._to_lam(j, v) for j, v in enumerate(self.low)], dtype=torch.float64)
         self._high = torch.tensor([self._to_lam(j, v) for j, v in enumerate(self.high)], dtype=torch.float64)
 
     def _each(self, what: str, value: Any) -> Sequence[Any]:
-        """One value a dimension."""
+        """One value per dimension."""
         if isinstance(value, (str, int, float)):
             return [value] * len(self.names)
         if len(value) != len(self.names):
             raise InputError(
-                f"{what}: {len(value)} values for {len(self.names)} names; give one for all or one a name"
+                f"{what}: {len(value)} values for {len(self.names)} names; give one for all or one per name"
             )
         return list(value)
 
@@ -80,26 +93,17 @@ class Box(Space):
     def dimension(self) -> int:
         return len(self.names)
 
+    def dimensions(self) -> tuple[Dimension, ...]:
+        return self._dimensions
+
     def sample(self, count: int, rng: np.random.Generator) -> list[Config]:
         """``count`` configurations, uniform in lambda (two equal ones have probability 0)."""
         low, high = self._low.numpy(), self._high.numpy()
         return [self._decode(row) for row in rng.uniform(low, high, (count, self.dimension)).tolist()]
 
     def encode(self, config: Config) -> Tensor:
-        if set(config) != set(self.names):
-            raise InputError(
-                f"a box configuration has exactly {', '.join(self.names)}; got {', '.join(map(str, config))}"
-            )
-        values = []
-        for j, name in enumerate(self.names):
-            value = config[name]
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise InputError(f"{name}: {value!r} is not a number")
-            if not self.low[j] <= value <= self.high[j]:
-                raise InputError(
-                    f"{name}: {value:g} lies outside the box; choose {self.low[j]:g} to {self.high[j]:g}"
-                )
-            values.append(self._to_lam(j, float(value)))
+        self.check(config)
+        values = [self._to_lam(j, float(config[name])) for j, name in enumerate(self.names)]
         return torch.tensor(values, dtype=torch.float64)
 
     def _decode(self, row: Sequence[float]) -> Config:
@@ -114,10 +118,12 @@ class Box(Space):
         return torch.minimum(torch.maximum(lam, self._low.to(lam)), self._high.to(lam))
 
     def spec(self) -> dict[str, Any]:
+        given = {"visibility": dict(self.visibility)} if self.visibility else {}
         return {
             "name": self.name,
             "names": list(self.names),
             "low": list(self.low),
             "high": list(self.high),
             "scale": list(self.scale),
+            **given,
         }

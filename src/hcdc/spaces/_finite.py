@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.seeds import numpy_stream
 from hcdc.networks import check_lam
 from hcdc.spaces._base import Space
+from hcdc.spaces._dimension import Dimension, check_names, check_visibility, free
 from hcdc.spaces._registry import register
 
 
@@ -46,12 +47,18 @@ class Finite(Space):
         choices: The configurations; or one name, with ``values``: ``Finite("depth", [2, 4])`` is
             ``Finite([{"depth": 2}, {"depth": 4}])``.
         values: The values of that name.
+        visibility: Who can see a dimension, by name, where it is not the default, as in `Box`.
     """
 
     name = "finite"
     batched = True
 
-    def __init__(self, choices: str | Sequence[Config], values: Sequence[Any] | None = None):
+    def __init__(
+        self,
+        choices: str | Sequence[Config],
+        values: Sequence[Any] | None = None,
+        visibility: Mapping[str, str] | None = None,
+    ):
         if isinstance(choices, str) != (values is not None):
             raise InputError("Finite takes a name with its values, or a list of configurations")
         configs = [{choices: value} for value in values or ()] if isinstance(choices, str) else list(choices)
@@ -68,6 +75,15 @@ class Finite(Space):
             raise InputError(
                 f"{len(configs)} configurations, {len(self._index)} of them different; leave out the copies"
             )
+        found: dict[str, dict[str, Any]] = {}
+        for config in self._configs:
+            for name, value in config.items():
+                found.setdefault(name, {})[json.dumps(value, sort_keys=True)] = value
+        self.visibility = check_visibility(visibility, found)
+        self._dimensions = tuple(
+            free(name, "choice", self.visibility, choices=tuple(met.values())) for name, met in found.items()
+        )
+        self._needed = set(found).intersection(*self._configs)
 
     def __len__(self) -> int:
         return len(self._configs)
@@ -75,6 +91,20 @@ class Finite(Space):
     @property
     def dimension(self) -> int:
         return len(self._configs)
+
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """One per key of any configuration; a configuration need not have them all."""
+        return self._dimensions
+
+    def check(self, config: Config) -> None:
+        check_names(self.name, config, [d.name for d in self._dimensions], self._needed)
+        try:
+            known = config_hash(config) in self._index
+        except TypeError:  # a value that is no JSON
+            known = False
+        if not known:
+            shown = ", ".join(json.dumps(c) for c in self._configs[:5]) + (", ..." if len(self) > 5 else "")
+            raise InputError(f"configuration {config} is not one of the {len(self)} of this space: {shown}")
 
     def candidates(self) -> list[Config]:
         return [dict(config) for config in self._configs]
@@ -84,12 +114,9 @@ class Finite(Space):
         return [dict(self._configs[i]) for i in draw(len(self), count, rng)]
 
     def encode(self, config: Config) -> Tensor:
-        key = config_hash(config)
-        if key not in self._index:
-            shown = ", ".join(json.dumps(c) for c in self._configs[:5]) + (", ..." if len(self) > 5 else "")
-            raise InputError(f"configuration {config} is not one of the {len(self)} of this space: {shown}")
+        self.check(config)
         lam = torch.zeros(self.dimension, dtype=torch.float64)
-        lam[self._index[key]] = 1
+        lam[self._index[config_hash(config)]] = 1
         return lam
 
     def decode(self, lam: Tensor) -> Config:
@@ -102,7 +129,8 @@ class Finite(Space):
         return project_simplex(lam)
 
     def spec(self) -> dict[str, Any]:
-        return {"name": self.name, "choices": self.candidates()}
+        given = {"visibility": dict(self.visibility)} if self.visibility else {}
+        return {"name": self.name, "choices": self.candidates(), **given}
 
 
 def draw(size: int, count: int, rng: np.random.Generator) -> list[int]:

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from hcdc.core.configs import Config
-from hcdc.core.errors import InputError, unknown_name
+from hcdc.core.errors import InputError
 from hcdc.networks import ZooNetwork, check_lam
 from hcdc.spaces._base import Space
+from hcdc.spaces._dimension import Dimension
 from hcdc.spaces._finite import draw, project_simplex
 from hcdc.spaces._registry import register
 
@@ -65,6 +66,14 @@ class GNNZoo(Space):
     def dimension(self) -> int:
         return len(self.filters) + 2
 
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """Lambda mixes filters, so alignment sees these; width and depth are not relaxed."""
+        return (
+            Dimension("filter", "choice", choices=self.filters, read_by="network"),
+            Dimension("width", "choice", choices=WIDTHS, visibility="copy", read_by="network"),
+            Dimension("depth", "choice", choices=DEPTHS, visibility="copy", read_by="network"),
+        )
+
     def candidates(self) -> list[Config]:
         """Filter by filter; width 128 before 256, depth 2 before 4."""
         return [{"filter": f, "width": w, "depth": d} for f in self.filters for w in WIDTHS for d in DEPTHS]
@@ -76,7 +85,7 @@ class GNNZoo(Space):
 
     def encode(self, config: Config) -> Tensor:
         """One-hot filter, then width and depth as 0 or 1."""
-        self._check(config)
+        self.check(config)
         lam = torch.zeros(self.dimension, dtype=torch.float64)
         lam[self.filters.index(config["filter"])] = 1
         lam[-2], lam[-1] = WIDTHS.index(config["width"]), DEPTHS.index(config["depth"])
@@ -110,20 +119,9 @@ class GNNZoo(Space):
         if config is None:
             filters, width, depth = self.filters, self.relax_width, self.relax_depth
         else:
-            self._check(config)
+            self.check(config)
             filters, width, depth = (config["filter"],), config["width"], config["depth"]
         return ZooNetwork(filters, (features, *[width] * (depth - 1), classes))
 
     def parameter_count(self, config: Config, features: int, classes: int) -> int:
         return sum(shape.numel() for shape in self.network(features, classes, config).shapes().values())
-
-    def _check(self, config: Config) -> None:
-        if set(config) != {"filter", "width", "depth"}:
-            raise InputError(f"a {self.name} configuration has a filter, a width and a depth, got {config}")
-        if config["filter"] not in self.filters:
-            raise unknown_name("filter", str(config["filter"]), self.filters)
-        for key, allowed in (("width", WIDTHS), ("depth", DEPTHS)):
-            if config[key] not in allowed:
-                raise InputError(
-                    f"{key} {config[key]} is not in the {self.name} space; choose one of: {allowed}"
-                )

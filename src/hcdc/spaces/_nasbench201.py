@@ -23,6 +23,7 @@ from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError, require, unknown_name
 from hcdc.networks import EDGES, KERNELS, MIXTURE, NONE, OPERATIONS, SKIP, CellNetwork, check_lam, split_edges
 from hcdc.spaces._base import Space
+from hcdc.spaces._dimension import Dimension, check_names
 from hcdc.spaces._finite import draw, project_simplex
 from hcdc.spaces._registry import register
 
@@ -235,6 +236,14 @@ class NASBench201(Space):
     def dimension(self) -> int:
         return MIXTURE
 
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """The cell alone; its choices are the candidates."""
+        return (Dimension("cell", "choice", choices=_unique_connected(), read_by="network"),)
+
+    def check(self, config: Config) -> None:
+        """Any of the 15,625 strings is right, not the candidates alone."""
+        self._operations(config)
+
     def candidates(self) -> list[Config]:
         """Unique connected cells in an order without meaning (of hashes): the first n are a fair sample."""
         return [{"cell": cell} for cell in _unique_connected()]
@@ -287,8 +296,7 @@ class NASBench201(Space):
         return sum(math.prod(shape) for shape in self.network(features, classes, config).shapes().values())
 
     def _operations(self, config: Config) -> tuple[int, ...]:
-        if set(config) != {"cell"}:
-            raise InputError(f"a {self.name} configuration has one entry, 'cell', got {config}")
+        check_names(self.name, config, ("cell",), ("cell",))
         return parse(config["cell"])
 
 

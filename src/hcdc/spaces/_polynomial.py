@@ -13,6 +13,7 @@ from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.networks import BASES, FilterNetwork, check_lam
 from hcdc.spaces._base import Space
+from hcdc.spaces._dimension import Dimension
 from hcdc.spaces._registry import register
 
 
@@ -56,21 +57,17 @@ class PolynomialFilter(Space):
     def _names(self) -> list[str]:
         return [f"lambda_{k}" for k in range(self.dimension)]
 
+    def dimensions(self) -> tuple[Dimension, ...]:
+        return tuple(
+            Dimension(name, "uniform", -self.bound, self.bound, read_by="network") for name in self._names()
+        )
+
     def sample(self, count: int, rng: np.random.Generator) -> list[Config]:
         draws = rng.uniform(-self.bound, self.bound, (count, self.dimension))
         return [dict(zip(self._names(), map(float, row))) for row in draws]
 
     def encode(self, config: Config) -> Tensor:
-        if set(config) != set(self._names()):
-            raise InputError(
-                f"a {self.name} configuration has exactly {', '.join(self._names())}; "
-                f"got {', '.join(map(str, config))}"
-            )
-        for name, value in config.items():
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise InputError(f"{name}: {value!r} is not a number")
-            if not -self.bound <= value <= self.bound:
-                raise InputError(f"{name}: {value:g} lies outside [{-self.bound:g}, {self.bound:g}]")
+        self.check(config)
         return torch.tensor([float(config[name]) for name in self._names()], dtype=torch.float64)
 
     def decode(self, lam: Tensor) -> Config:
@@ -92,4 +89,6 @@ class PolynomialFilter(Space):
         }
 
     def network(self, features: int, classes: int, config: Config | None = None) -> FilterNetwork:
+        if config is not None:
+            self.check(config)
         return FilterNetwork(self.basis, self.order, self.layers, self.width, self.filters, features, classes)

@@ -16,6 +16,8 @@ from hcdc.core.configs import Config
 from hcdc.core.errors import InputError
 from hcdc.networks import Network, Params, check_lam
 from hcdc.spaces._base import Space
+from hcdc.spaces._candidate import Candidate
+from hcdc.spaces._dimension import Dimension, check_names
 from hcdc.spaces._finite import draw
 from hcdc.spaces._registry import from_spec, register
 
@@ -45,7 +47,8 @@ class _PartNetwork(Network):
 class Product(Space):
     """The product of several spaces: lambda is the concatenation of theirs, a configuration the union.
 
-    Finite where every part is. At most one part may build a network; it sees its own slice of lambda.
+    Finite where every part is. At most one part may build a network; it sees its own slice of lambda. So
+    ``Product(NASBench201(), Box(["lr"], 1e-3, 1e-1, "log"))`` searches cells and their learning rates.
 
     Args:
         spaces: Two or more spaces whose configurations have no name in common.
@@ -58,7 +61,7 @@ class Product(Space):
             raise InputError(f"a product needs at least 2 spaces, got {len(spaces)}")
         self.spaces = spaces
         self.batched = all(space.batched for space in spaces)
-        self._keys = [_names(space) for space in spaces]
+        self._keys = [{d.name for d in space.dimensions()} for space in spaces]
         for (i, first), (j, second) in itertools.combinations(enumerate(self._keys), 2):
             if clash := sorted(first & second):
                 raise InputError(
@@ -78,6 +81,14 @@ class Product(Space):
     def dimension(self) -> int:
         return self._slices[-1].stop
 
+    def dimensions(self) -> tuple[Dimension, ...]:
+        return tuple(d for space in self.spaces for d in space.dimensions())
+
+    def check(self, config: Config) -> None:
+        """Each part checks its own values."""
+        for space, part in zip(self.spaces, self._split(config)):
+            space.check(part)
+
     def candidates(self) -> list[Config] | None:
         if self._finite is None:
             return None
@@ -90,12 +101,12 @@ class Product(Space):
         rows = [np.unravel_index(i, shape) for i in draw(math.prod(shape), count, rng)]
         return [_merge([c[i] for c, i in zip(self._finite, row)]) for row in rows]
 
+    def counterpart(self, config: Config) -> Config:
+        return _merge([s.counterpart(part) for s, part in zip(self.spaces, self._split(config))])
+
     def _split(self, config: Config) -> list[Config]:
-        if unknown := sorted(set(config) - set().union(*self._keys)):
-            allowed = ", ".join(sorted(set().union(*self._keys)))
-            raise InputError(
-                f"configuration value '{unknown[0]}' belongs to no part of the product; it has: {allowed}"
-            )
+        """The values of each part, which says what is missing; a key that no part has is refused."""
+        check_names(self.name, config, [d.name for d in self.dimensions()], ())
         return [{key: value for key, value in config.items() if key in keys} for keys in self._keys]
 
     def encode(self, config: Config) -> Tensor:
@@ -113,23 +124,42 @@ class Product(Space):
         return {"name": self.name, "spaces": [space.spec() for space in self.spaces]}
 
     def network(self, features: int, classes: int, config: Config | None = None) -> Network | None:
-        parts: Sequence[Config | None] = [None] * len(self.spaces) if config is None else self._split(config)
-        built = [
-            _PartNetwork(network, lam)
-            for space, part, lam in zip(self.spaces, parts, self._slices)
-            if (network := space.network(features, classes, part)) is not None
-        ]
+        """The network of the part that builds one.
+
+        A relaxed network, and any network of a batched part, reads its slice of lambda. A candidate of
+        another part does not read lambda, so it is the part's own network.
+        """
+        if config is None:
+            return self._one([space.network(features, classes) for space in self.spaces])
+        parts = zip(self.spaces, self._split(config))
+        return self._one([space.network(features, classes, part) for space, part in parts], relaxed=False)
+
+    def _one(self, networks: Sequence[Network | None], relaxed: bool = True) -> Network | None:
+        """The only network among those of the parts, with its slice of lambda where it reads lambda."""
+        built = [(k, network) for k, network in enumerate(networks) if network is not None]
         if len(built) > 1:
             raise InputError(f"{len(built)} parts of the product build a network; at most one may")
-        return built[0] if built else None
+        for k, network in built:
+            reads = relaxed or self.spaces[k].batched
+            return _PartNetwork(network, self._slices[k]) if reads else network
+        return None
 
+    def candidate(self, config: Config, features: int, classes: int) -> Candidate:
+        """The network of the part that builds one, and the recipe differences of all parts."""
+        parts = zip(self.spaces, self._split(config))
+        each = [space.candidate(part, features, classes) for space, part in parts]
+        network = self._one([candidate.network for candidate in each], relaxed=False)
+        recipe = _merge([dict(candidate.recipe) for candidate in each])
+        return Candidate(config, network, recipe, self._shape(config, recipe))
 
-def _names(space: Space) -> set[str]:
-    """The names that configurations of a space have."""
-    candidates = space.candidates()
-    if candidates is None:
-        candidates = [space.decode(space.project(torch.zeros(space.dimension, dtype=torch.float64)))]
-    return set().union(*candidates)
+    def features(self, config: Config) -> list[float]:
+        """Those of the parts, one after another."""
+        return [v for space, part in zip(self.spaces, self._split(config)) for v in space.features(part)]
+
+    def parameter_count(self, config: Config, features: int, classes: int) -> int | None:
+        parts = zip(self.spaces, self._split(config))
+        counts = [space.parameter_count(part, features, classes) for space, part in parts]
+        return next((count for count in counts if count is not None), None)
 
 
 def _merge(parts: Sequence[Config]) -> Config:

@@ -43,6 +43,8 @@ class Task(ABC):
         spaces: Names of search spaces that fit, the default first; empty if the task brings its own.
         engine: What trains its candidates: ``"lanes"`` (one batch) or ``"streams"`` (one network each).
         train_method: The default way to make S_train.
+        preset: The preset of HCDC that fits this task; None takes the defaults.
+        anchored: Values of the full trainings behind original hypergradients serve as anchors of S_val.
         learns: Settings of alignment that this task understands, among ``adjacency``, ``fanout``, ``nodes``.
         recordable: Steps can be recorded as CUDA graphs (no sparse products).
         mini_batches: Training runs over all of T_train in mini-batches, so a sampled T_train serves the
@@ -55,6 +57,8 @@ class Task(ABC):
     spaces: ClassVar[tuple[str, ...]] = ()
     engine: ClassVar[str] = "lanes"
     train_method: ClassVar[str] = "random"
+    preset: ClassVar[str | None] = None
+    anchored: ClassVar[bool] = True
     learns: ClassVar[frozenset[str]] = frozenset()
     recordable: ClassVar[bool] = False
     mini_batches: ClassVar[bool] = False
@@ -94,11 +98,24 @@ class Task(ABC):
 
     def describe(self) -> dict[str, Any]:
         """What a condensed file says about the data."""
-        return (
-            {"name": self.name, "num_classes": self.num_classes}
-            if self.data is None
-            else self.data.describe()
-        )
+        if self.data is None:
+            return {"name": self.name, "num_classes": self.num_classes}
+        described: dict[str, Any] = self.data.describe()
+        return described
+
+    def words(self) -> str:
+        """The data in one line."""
+        sizes = " / ".join(f"{len(self.part(part)):,}" for part in PARTS)
+        split = "" if self.data is None else f", split: {self.data.split}"
+        return f"{self.name}, {sizes} for training / validation / test{self.example_words()}{split}"
+
+    def example_words(self) -> str:
+        """What an example is like, for `words`, after a comma; empty by default."""
+        return ""
+
+    def sized(self, size: int) -> str:
+        """A size of a copy in words."""
+        return str(size)
 
     def spec(self) -> dict[str, Any]:
         """JSON-able settings, stored in the condensed file; ``from_spec`` makes the task again."""

@@ -17,6 +17,7 @@ from hcdc.core.checkpoint import content_key
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.labels import allocate_labels, draw_members, members
+from hcdc.core.plugins import load_attribute
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import derive, stream
 from hcdc.datasets import ImageData, Images
@@ -68,6 +69,8 @@ class ImageTask(Task):
     flags = ("model",)
     spaces = ("nasbench201",)
     engine = "streams"
+    preset = "images"
+    anchored = False
     learns = frozenset({"nodes"})
     recordable = True
     mini_batches = True
@@ -120,6 +123,12 @@ class ImageTask(Task):
     @property
     def num_classes(self) -> int:
         return self.data.num_classes
+
+    def example_words(self) -> str:
+        return f", {' x '.join(map(str, self.data.shape))} pixels"
+
+    def sized(self, size: int) -> str:
+        return str(size) if size % self.num_classes else f"{size} ({size // self.num_classes} per class)"
 
     @property
     def augmentation(self) -> str:
@@ -391,12 +400,18 @@ class ImageTask(Task):
     # --- description --------------------------------------------------------------------------------------
 
     @classmethod
+    def from_flags(cls, data: ImageData, model: str = "space", **flags: Any) -> ImageTask:
+        """``model``: ``space``, ``convnet`` or a factory of your own, ``FILE.py:NAME``."""
+        return cls(data, load_attribute(model) if ":" in model else model, **flags)
+
+    @classmethod
     def from_spec(cls, spec: Mapping[str, Any], data: Any) -> ImageTask:
         settings = {key: value for key, value in spec.items() if key != "name"}
-        if ":" in str(settings.get("model")):
+        model = settings.get("model")
+        if isinstance(model, str) and ":" in model:
             raise InputError(
-                f"the copy was made with the model '{settings['model']}', and a file holds no code; pass the "
-                "task in Python, hcdc.evaluate(copy, task=...)"
+                f"the copy was made with the model '{model}', and a file holds no code; pass the task in "
+                "Python, hcdc.evaluate(copy, task=...), or --model FILE.py:NAME to the command"
             )
         return cls(data, **settings)
 

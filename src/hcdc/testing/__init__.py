@@ -2,8 +2,9 @@
 
 import pytest
 
-pytest.register_assert_rewrite("hcdc.testing._condensers")
+pytest.register_assert_rewrite("hcdc.testing._condensers", "hcdc.testing._spaces")
 
 from hcdc.testing._condensers import RecordingProgress, ReducerConformance, set_bytes  # noqa: E402
+from hcdc.testing._spaces import SpaceConformance  # noqa: E402
 
-__all__ = ["RecordingProgress", "ReducerConformance", "set_bytes"]
+__all__ = ["RecordingProgress", "ReducerConformance", "SpaceConformance", "set_bytes"]

@@ -10,17 +10,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
-import hcdc.cli
-import hcdc.condensers._condense as condensing
 from command_line import assert_refused, files, hcdc_run
+
+import hcdc
+import hcdc.condensers.validation._trained as probed
 from hcdc import CondensedDataset, Recipe
-from hcdc.condensers import make_reducer, plan
+from hcdc.cli._plans import judge_lines, plan_lines
+from hcdc.condensers import cost_words, make_reducer, plan, training_seconds
 from hcdc.core import ranks
 from hcdc.datasets import data
 from hcdc.spaces import NASBench201, NASBench201Table, TableTruth
 from hcdc.spaces._nasbench201 import COLUMNS
 from hcdc.tasks import ImageTask
+from recipes import change_recipes
 
 pytest.importorskip("sklearn")
 
@@ -67,7 +69,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setenv("HCDC_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(ranks, "bootstrap", functools.partial(ranks.bootstrap, draws=20))
     short = {"steps": 2, "seeds": 1}
-    monkeypatch.setattr("hcdc.condensers._condense.Recipe", lambda **given: Recipe(**{**given, **short}))
+    change_recipes(monkeypatch, lambda **given: Recipe(**{**given, **short}))
     np.savez(tmp_path / "digits.npz", **digits())
     return tmp_path
 
@@ -86,7 +88,7 @@ def condense(capsys, *arguments, out="a.hcdc", dataset="digits.npz", method="ran
 def test_from_images_to_a_page(place, capsys):
     code, out, err = condense(capsys, *LEARN, "--val-images-per-class", "1", method="hcdc")
     assert code == 0, err
-    assert "S_train 30 (3 a class), S_val 10 (1 a class)" in out
+    assert "S_train 30 (3 per class), S_val 10 (1 per class)" in out
     assert "1 x 8 x 8 pixels" in out
     assert "4 full-data trainings" in out
     assert "(estimate from a few steps)" in out
@@ -99,7 +101,7 @@ def test_from_images_to_a_page(place, capsys):
 
     code, out, err = hcdc_run(capsys, "inspect", "a.hcdc")
     assert code == 0, err
-    assert "3 a class, 1 x 8 x 8 pixels of" in out
+    assert "3 per class, 1 x 8 x 8 pixels of" in out
     assert "4 candidates, results: trained on the full data" in out
 
     code, out, err = hcdc_run(capsys, "evaluate", "a.hcdc", "--candidates", "4", "--device", "cpu")
@@ -134,13 +136,13 @@ CALIBRATE = (*LEARN, "--set", "companions=0", "--set", "calibrate=true")
 @pytest.fixture
 def last_recipe(monkeypatch):
     """Whatever the probes say, the last recipe is taken: BatchNorm's statistics of the training images."""
-    choose = condensing.choose_recipe
+    choose = probed.choose_recipe
 
     def last(task, truth, recipes, *rest):
         _, tried = choose(task, truth, recipes, *rest)
         return recipes[-1], tried
 
-    monkeypatch.setattr(condensing, "choose_recipe", last)
+    monkeypatch.setattr(probed, "choose_recipe", last)
 
 
 def test_the_probes_choose_the_recipe_where_asked(place, capsys, last_recipe):
@@ -214,7 +216,7 @@ def test_what_reducers_train_on_the_full_data_is_in_the_cost():
 
     def cost(name, **given):
         made = plan(task, NASBench201(), name, train_size=30, **given)
-        return hcdc.cli._cost(made, task, NASBench201(), "cpu", 0)
+        return cost_words(made, task, NASBench201(), "cpu", 0)
 
     assert cost("random") == "no full-data training"
     assert cost("dm") == "S_train and S_val by dm: 20,000 iterations for each, whose time is not predicted"
@@ -241,11 +243,11 @@ QUICK = {"trajectories": 2, "points": 1, "holdout": 2, "steps": 2, "batch": 2, "
 def test_alignment_counts_and_times_its_trainings():
     task, space = ImageTask(data("digits")), NASBench201(channels=2)
     made = plan(task, space, train_size=20, options={**QUICK, "trajectories": 3, "points": 2, "holdout": 4})
-    told = hcdc.cli._cost(made, task, space, "cpu", 0)
+    told = cost_words(made, task, space, "cpu", 0)
     assert told.startswith("10 full-data trainings of the relaxed network (2 steps of 44 images)")
     assert re.search(r"about [\d,]+ s, most of it .* \(estimate from a few images\)$", told)
     both = plan(task, space, train_size=20, val_method="both", options={**QUICK, "calibrate": True})
-    told = hcdc.cli._cost(both, task, space, "cpu", 0)
+    told = cost_words(both, task, space, "cpu", 0)
     assert "candidates trained 1 times each on the copy, 20 of them by 6 recipes before: about" in told
     assert "20 full-data trainings, less those that the cache knows: about" in told
 
@@ -309,7 +311,7 @@ def test_what_is_trained_on_the_full_data_beside_a_table_is_said(place):
 
     def lines(method):
         made = plan(task, space, val_method=method, **given)
-        return made, dict(hcdc.cli._plan_lines(made, task, "cpu"))
+        return made, dict(plan_lines(made, task, "cpu"))
 
     assert "relaxed network" not in lines("weighted")[1]
     made, told = lines("both")
@@ -320,16 +322,16 @@ def test_what_is_trained_on_the_full_data_beside_a_table_is_said(place):
 def test_a_copy_made_with_a_table_says_how_to_judge_it_by_the_table():
     meta = {"data": {}, "space": {"name": "nasbench201"}, "truth": {"name": "nasbench201"}}
     small = SimpleNamespace(meta={**meta, "full_recipe": {}, "calibrated_recipe": {}})
-    lines = dict(hcdc.cli._judge_lines(small, None, 4, "cpu", None))
+    lines = dict(judge_lines(small, None, 4, "cpu", None))
     assert "--truth FILE judges by it" in lines["cost"]
 
 
 def test_the_prediction_grows_with_the_steps():
-    task = hcdc.cli.ImageTask(hcdc.data("digits.npz"))
-    space = hcdc.spaces.NASBench201(channels=2)
+    task = ImageTask(data("digits.npz"))
+    space = NASBench201(channels=2)
     recipe = Recipe(optimizer="sgd", batch=50, lr=0.1, steps=10)
     short, long = (
-        hcdc.cli._predicted(task, space, r, "cpu")
+        training_seconds(task, space, r, "cpu")
         for r in (recipe, Recipe(**{**recipe.as_dict(), "steps": 10_000}))
     )
     assert 0 < short < long
@@ -352,7 +354,7 @@ def test_the_prediction_grows_with_the_steps():
         ),
         ({}, ["--train-size", "30"], "two spellings of one size"),
         ({}, ["--val-images-per-class", "1", "--val-size", "10"], "two spellings of one size"),
-        ({"per_class": None}, [], "--train-size is missing"),
+        ({"per_class": None}, [], "Missing --train-size (total examples), e.g. --train-size 35"),
         ({"per_class": None}, ["--train-size", "5"], "--train-size 5: there are 10 classes"),
         ({}, ["--space", "nasbench20"], "did you mean 'nasbench201'?"),
         ({}, ["--space", "gnn-zoo"], "--space gnn-zoo: 'digits' is images, for which there is nasbench201"),
@@ -478,7 +480,7 @@ def test_tables_that_cannot_be_used_are_refused_before_the_work(place, capsys, m
     elif name != "missing":
         wrong = {"no cell": ("0-0-0-0-0-1", "0-0-conv-0-0-1"), "no number": ("20.001", "many")}
         file.write_text(text.replace(*wrong.get(name, ("", ""))))
-    monkeypatch.setattr(hcdc.cli.hcdc, "condense", None)
+    monkeypatch.setattr(hcdc, "condense", None)
     run = condense(
         capsys, "--val-method", "weighted", "--truth", file.name, "--truth-dataset", "cifar10",
         dataset="images.npz", method="hcdc", per_class=2,

@@ -8,14 +8,16 @@ import sys
 import numpy as np
 import pytest
 import torch
+from command_line import assert_refused, files, hcdc_run
 from scipy import sparse
 
 import hcdc.cli
-from command_line import assert_refused, files, hcdc_run
 from hcdc import CondensedDataset, NumericalError, Recipe
+from hcdc.cli._app import as_flags
 from hcdc.core import ranks
 from hcdc.core.records import version
 from hcdc.reporting._evaluations import IDENTITY
+from recipes import change_recipes
 
 NODES, CLASSES = 120, 3
 
@@ -63,7 +65,7 @@ def condense(capsys, *arguments, out="a.hcdc", dataset="graph.npz", method="rand
 def short(monkeypatch):
     """Candidates train for 8 steps and not for 200; intervals from 20 draws."""
     monkeypatch.setattr(ranks, "bootstrap", functools.partial(ranks.bootstrap, draws=20))
-    monkeypatch.setattr("hcdc.condensers._condense.Recipe", lambda **given: Recipe(**{"steps": 8, **given}))
+    change_recipes(monkeypatch, lambda **given: Recipe(**{"steps": 8, **given}))
 
 
 @pytest.mark.usefixtures("short")
@@ -392,7 +394,7 @@ def failing(error):
     ],
 )
 def test_failures_are_one_sentence(place, capsys, monkeypatch, error, code, said):
-    monkeypatch.setattr(hcdc.cli.hcdc, "condense", failing(error))
+    monkeypatch.setattr(hcdc, "condense", failing(error))
     before = files(place)
     found, _, err = condense(capsys)
     assert found == code
@@ -402,7 +404,7 @@ def test_failures_are_one_sentence(place, capsys, monkeypatch, error, code, said
 
 
 def test_debug_shows_the_traceback(monkeypatch):
-    monkeypatch.setattr(hcdc.cli.hcdc, "condense", failing(NumericalError("the loss is NaN")))
+    monkeypatch.setattr(hcdc, "condense", failing(NumericalError("the loss is NaN")))
     with pytest.raises(NumericalError):
         hcdc.cli.main(
             [
@@ -452,9 +454,7 @@ def test_version_and_module_entry():
 
 
 def test_arguments_are_told_as_flags_and_other_text_as_it_is():
-    told = hcdc.cli._as_flags(
-        "val_size 3 is below 'train_size' (in 'a/val_size.npz', my_train_size, val_size.)"
-    )
+    told = as_flags("val_size 3 is below 'train_size' (in 'a/val_size.npz', my_train_size, val_size.)")
     assert told == "--val-size 3 is below '--train-size' (in 'a/val_size.npz', my_train_size, --val-size.)"
 
 

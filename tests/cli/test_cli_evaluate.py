@@ -6,10 +6,9 @@ import re
 import numpy as np
 import pytest
 import torch
-
-import hcdc.cli
 from command_line import assert_refused, files, hcdc_run
-from hcdc.condensers import condense
+
+from hcdc.condensers import condense, training_seconds
 from hcdc.core import ranks
 from hcdc.core.recipe import Recipe
 from hcdc.datasets import data
@@ -54,7 +53,7 @@ def test_validation_images_without_a_class_are_judged_with(place, capsys):
 
 def test_a_prediction_takes_whatever_validation_images_there_are(place):
     task = ImageTask(data("noise.npz"))
-    assert hcdc.cli._predicted(task, SPACE, Recipe(optimizer="sgd", batch=10, steps=2), "cpu") > 0
+    assert training_seconds(task, SPACE, Recipe(optimizer="sgd", batch=10, steps=2), "cpu") > 0
 
 
 def test_the_lines_have_the_number_of_candidates_that_are_judged(place, capsys, monkeypatch):

@@ -1,0 +1,119 @@
+"""The application: commands are registered here, and their errors become sentences and exit codes."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from hcdc.cli import _interrupt
+from hcdc.cli._show import is_stdout, printable
+from hcdc.core.errors import HcdcError, InputError
+from hcdc.core.plugins import import_module_or_file, load_plugins
+from hcdc.core.records import version
+
+FLAGS = ("train_size", "val_size", "train_method", "val_method", "truth_epochs", "full_recipe")
+"""Arguments of the library whose name a user of the command knows as a flag."""
+
+app = typer.Typer(
+    name="hcdc",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def run(argv: Sequence[str] | None) -> None:
+    """Parse the command line and do what it says; always leaves by `SystemExit`."""
+    try:
+        code = app(args=None if argv is None else list(argv), prog_name="hcdc", standalone_mode=False)
+    except (
+        Exception,
+        KeyboardInterrupt,
+    ) as error:  # typer has classes of its own, or click's, by its version
+        if _interrupt.is_interruption(error):
+            raise SystemExit(_interrupted().exit_code) from None
+        told, context = getattr(error, "format_message", None), getattr(error, "ctx", None)
+        if told is None:
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # type: ignore[union-attr]
+            raise SystemExit(2) from None
+        text, path = told().rstrip("."), "hcdc" if context is None else context.command_path
+        sentence = f"{text[:1].lower()}{text[1:]}; '{path} --help' shows what is allowed"
+        raise SystemExit(_stop(sentence, 2).exit_code) from None
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Register a command whose errors are sentences."""
+
+    @functools.wraps(function)
+    def guarded(**options: Any) -> None:
+        options["quiet"] = options["quiet"] or is_stdout(options["json_file"])
+        _configure_logging()
+        try:
+            load_plugins()
+            for module in options.get("imports") or ():
+                import_module_or_file(module)
+            function(**options)
+        except typer.Exit:
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            if _interrupt.is_interruption(error):
+                raise _interrupted() from None
+            if options["debug"]:
+                raise
+            if isinstance(error, HcdcError):
+                raise _stop(as_flags(str(error)), 2 if isinstance(error, InputError) else 1) from None
+            reason = f"{type(error).__name__}: {error}"
+            raise _stop(f"this should not have happened ({reason}); --debug shows where", 1) from None
+
+    return app.command()(guarded)
+
+
+def _stop(sentence: str, code: int) -> typer.Exit:
+    typer.echo(f"hcdc: {printable(sentence)}", err=True)
+    return typer.Exit(code)
+
+
+def _interrupted() -> typer.Exit:
+    return _stop(_interrupt.SENTENCE, _interrupt.EXIT_CODE)
+
+
+def as_flags(text: str) -> str:
+    """Arguments of the library by the names they have on the command line."""
+    for name in FLAGS:  # whole words: a path may hold one as a part
+        text = re.sub(rf"(?<![\w/.\\-]){name}(?![\w/\\-]|\.\w)", f"--{name.replace('_', '-')}", text)
+    return f"--{text}" if text.startswith(("truth:", "candidates ", "space '")) else text
+
+
+def _configure_logging() -> None:
+    """Warnings on stderr; progress sets the level of log lines."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    log = logging.getLogger("hcdc")
+    log.handlers[:] = [handler]
+    log.setLevel(logging.WARNING)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hcdc {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    show: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Make a data set small enough to search on, and measure how far to trust the ranking it gives."""

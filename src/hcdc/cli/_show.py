@@ -1,0 +1,160 @@
+"""What commands print: labelled lines, the table, progress, the last line; and the JSON they write."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from hcdc.core.errors import InputError
+from hcdc.core.files import write_atomic
+from hcdc.core.progress import Progress
+from hcdc.core.records import jsonable
+from hcdc.reporting import COLUMNS, Row, findings
+from hcdc.spaces import Space
+
+SCREEN = 100
+"""Characters of a description that still fits a screen."""
+
+
+def printable(text: object) -> str:
+    """Text from a file or a name, without characters that would steer the terminal."""
+    return "".join(c if c.isprintable() else "?" for c in str(text))
+
+
+def quoted(value: object) -> str:
+    """A word of a command that can be copied."""
+    return shlex.quote(str(value))
+
+
+def words(values: dict[str, Any]) -> str:
+    """Settings in one line."""
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in values.items())
+
+
+def shortened(text: str) -> str:
+    """A description cut to what fits a screen."""
+    return text if len(text) <= SCREEN else f"{text[: SCREEN - 4]} ..."
+
+
+def space_words(space: Space) -> str:
+    """The settings of a space; its dimensions, counted, where the settings do not fit a screen."""
+    told = words(space.spec())
+    return told if len(told) <= SCREEN else shortened(f"{space.name}, {space.words()}")
+
+
+def is_stdout(path: Path | None) -> bool:
+    """Whether ``--json -`` was given."""
+    return path is not None and str(path) == "-"
+
+
+def say(lines: Sequence[tuple[str, object]], quiet: bool) -> None:
+    """Labelled lines, unless quiet."""
+    if not quiet:
+        width = max(len(label) for label, _ in lines)
+        for label, text in lines:
+            typer.echo(f"{label:<{width}}  {printable(text)}")
+
+
+def last_line(done: str, following: str, json_file: Path | None = None) -> None:
+    """What was written and what to do next; on stderr where the JSON took standard output."""
+    typer.echo(printable(f"{done}; next: {following}"), err=is_stdout(json_file))
+
+
+def evaluate_command(
+    file: Path,
+    imports: Sequence[str] | None = None,
+    model: str | None = None,
+    truth: Path | None = None,
+    truth_dataset: str | None = None,
+) -> str:
+    """The command that evaluates a condensed file, to be copied."""
+    flags: list[tuple[str, object]] = [("--import", module) for module in imports or ()]
+    flags += [("--model", model), ("--truth", truth), ("--truth-dataset", truth_dataset)]
+    given = [f"{flag} {quoted(value)}" for flag, value in flags if value is not None]
+    return " ".join([f"hcdc evaluate {quoted(file)}", *given])
+
+
+def show_table(rows: Sequence[Row], quiet: bool) -> None:
+    """The main columns; one line per figure where the terminal is too narrow for a table."""
+    if quiet:
+        return
+    columns = [column for column in COLUMNS if column.narrow]
+    cells = [[printable(column.cell(row)) for column in columns] for row in rows]
+    piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    console = Console(markup=False, highlight=False, width=120 if piped else None)
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    needed = 0
+    for k, column in enumerate(columns):
+        last = k == len(columns) - 1  # the words in it may be wrapped
+        texts = [column.narrow, *(" " * (k == 0) + row[k] for row in cells)]
+        least = max(len(part) for text in texts for part in (text.split() if last else text.split("\n")))
+        needed += least + 1
+        justify: Literal["left", "right"] = "right" if k else "left"
+        table.add_column(column.narrow, justify=justify, no_wrap=not last, min_width=least)
+    for row, (name, *figures) in zip(rows, cells):
+        indent = {"rival": " "}.get(row.kind, "")
+        table.add_row(indent + name, *figures, style={"copy": "bold"}.get(row.kind))
+    if needed <= console.width:
+        console.print(table)
+        return
+    width = max(len(column.heading) for column in columns[1:])
+    for name, *figures in cells:
+        typer.echo(name)
+        for column, figure in zip(columns[1:], figures):
+            typer.echo(f"  {column.heading:<{width}}  {figure}")
+
+
+def table_json(evaluations: Sequence[dict[str, Any]], rows: Sequence[Row]) -> dict[str, Any]:
+    """The table and the findings as a JSON document."""
+    return {
+        "table": [dataclasses.asdict(row) for row in rows],
+        "findings": [{"copy": name, "texts": texts} for name, texts in findings(evaluations)],
+    }
+
+
+def show_findings(evaluations: Sequence[dict[str, Any]], quiet: bool) -> None:
+    """What the evaluations say."""
+    for name, texts in findings(evaluations):
+        show_notes([f"{name}: {text}" if name else text for text in texts], quiet)
+
+
+def show_notes(notes: Sequence[str], quiet: bool) -> None:
+    """One line per note, unless quiet."""
+    for note in () if quiet else notes:
+        typer.echo(printable(f"- {note}"))
+
+
+@contextmanager
+def show_progress(quiet: bool) -> Iterator[Progress]:
+    """A live line on a terminal, log lines elsewhere."""
+    live = sys.stderr.isatty() and not quiet
+    logging.getLogger("hcdc").setLevel(logging.WARNING if live or quiet else logging.INFO)
+    try:
+        yield Progress(live=live)
+    finally:
+        if live:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON document, to standard output where the path is ``-``."""
+    text = json.dumps(jsonable(value), indent=1, sort_keys=True, allow_nan=False) + "\n"
+    if is_stdout(path):
+        typer.echo(text, nl=False)
+        return
+    try:
+        write_atomic(path, text)
+    except OSError as error:
+        raise InputError(f"'{path}' cannot be written: {error.strerror or error}") from error

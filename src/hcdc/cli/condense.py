@@ -1,0 +1,133 @@
+"""``hcdc condense``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import hcdc
+from hcdc.cli import _options as given
+from hcdc.cli._app import command
+from hcdc.cli._arguments import check_apart, check_writable, checked_device, settings
+from hcdc.cli._choose import (
+    About,
+    check_image_flags,
+    check_method,
+    task_and_space,
+    total_size,
+    truth_table,
+)
+from hcdc.cli._record import already_there, read_record, record_path, save_with_record
+from hcdc.cli._show import evaluate_command, last_line, say, show_progress, write_json
+from hcdc.condensers import Plan, plan
+from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.errors import InputError
+from hcdc.core.records import device_name
+
+
+@command
+def condense(
+    dataset: given.Dataset,
+    out: given.CondensedOut,
+    train_size: given.TrainSize = None,
+    per_class: given.PerClass = None,
+    method: given.Method = "hcdc",
+    val_size: given.ValSize = None,
+    val_per_class: given.ValPerClass = None,
+    train_method: given.TrainMethod = None,
+    val_method: given.ValMethod = None,
+    probes: given.Probes = None,
+    truth: given.Truth = None,
+    truth_dataset: given.TruthDataset = None,
+    truth_epochs: given.TruthEpochs = None,
+    preset: given.Preset = None,
+    options: given.Set = None,
+    recipe: given.CopyRecipe = None,
+    full_recipe: given.FullRecipe = None,
+    space: given.SpaceName = None,
+    model: given.Model = None,
+    setting: given.Setting = None,
+    target: given.Target = None,
+    split_seed: given.SplitSeed = 0,
+    force: given.Force = False,
+    imports: given.Imports = None,
+    seed: given.Seed = 0,
+    device: given.Device = "auto",
+    json_file: given.Json = None,
+    debug: given.Debug = False,
+    quiet: given.Quiet = False,
+) -> None:
+    """Make a condensed copy of a data set.
+
+    Example: hcdc condense --dataset embedded --train-size 60 --out small.hcdc
+    """
+    check_writable("--out", out)
+    check_writable("--json", json_file)
+    read = Path(dataset) if Path(dataset).is_file() else None
+    check_apart(("--dataset", read), ("--truth", truth), ("--out", out), ("--json", json_file))
+    device, chosen = checked_device(device), settings(options)
+    if probes is not None:
+        if "probes" in chosen:
+            raise InputError(f"--probes {probes} and --set probes={chosen['probes']}: give one of them")
+        chosen["probes"] = probes
+    data = hcdc.data(dataset, target=target, seed=split_seed)
+    check_image_flags(
+        data, images_per_class=per_class, val_images_per_class=val_per_class, truth=truth,
+        truth_dataset=truth_dataset, truth_epochs=truth_epochs,
+    )  # fmt: skip
+    task, searched = task_and_space(data, space, setting, model)
+    check_method("--method", method, data)
+    check_method("--train-method", train_method, data)
+    train_size = total_size(("--train-size", "--images-per-class"), train_size, per_class, task, "train")
+    val_size = total_size(("--val-size", "--val-images-per-class"), val_size, val_per_class, task, "val")
+    if train_size is None:
+        raise InputError("Missing --train-size (total examples), e.g. --train-size 35")
+    arguments: dict[str, Any] = {
+        "method": method, "train_size": train_size, "val_size": val_size, "seed": seed, "preset": preset,
+        "train_method": train_method, "val_method": val_method, "options": chosen,
+        "truth": truth_table(truth, truth_dataset, About.data(data)),
+        "recipe": settings(recipe, "--recipe", "--recipe lr=0.1"),
+        "full_recipe": settings(full_recipe, "--full-recipe", "--full-recipe lr=0.05"),
+    }  # fmt: skip
+    if truth_epochs is not None:
+        arguments["truth_epochs"] = truth_epochs
+        if truth_epochs < 1:
+            raise InputError(f"--truth-epochs {truth_epochs}: at least 1 is needed")
+    if truth is not None and method != "hcdc":
+        raise InputError(
+            f"--truth {truth}: method '{method}' learns nothing from full-data results; 'hcdc evaluate' "
+            "takes them"
+        )
+    made = plan(task, searched, **arguments)
+    own = model if model is not None and ":" in model else None
+    following = evaluate_command(out, imports, own, truth, truth_dataset)
+    if already_there(out, made, force):
+        done = f"{out} is there already, made by the same command, so nothing was done (--force repeats it)"
+    else:
+        done = _make(made, out, device, quiet)
+    if json_file is not None:
+        if not (known := read_record(out)):
+            raise InputError(f"--json: there is no record {record_path(out)}; --force makes it again")
+        write_json(json_file, known)
+    last_line(done, following, json_file)
+
+
+def _make(made: Plan, out: Path, device: str, quiet: bool) -> str:
+    """Say what is about to be done, do it, save it; what was done in words."""
+    checkpoint = out.with_name(f".{out.name}.ckpt")
+    if not quiet:
+        lines = made.summary(device)
+        say(lines, quiet)
+        if Checkpoint(checkpoint, made.key()).begun():
+            cost = "what is left of an earlier run"
+        else:  # an estimate, which takes its time
+            cost = made.cost(device).words()
+        say([("cost".ljust(max(len(label) for label, _ in lines)), cost)], quiet)
+    with show_progress(quiet) as progress:
+        small = made.run(
+            device=device, checkpoint=checkpoint, progress=progress,
+            done=lambda small: save_with_record(small, out),
+        )  # fmt: skip
+    spent = f"{small.record['condense_seconds']:.1f} s on {device_name(device)}"
+    size = out.stat().st_size / 1024
+    return f"wrote {out} ({size:,.0f} KiB, {spent}) and {record_path(out).name}"

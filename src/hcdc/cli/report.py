@@ -1,0 +1,77 @@
+"""``hcdc report``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hcdc.cli import _options as given
+from hcdc.cli._app import command
+from hcdc.cli._arguments import check_apart, check_writable
+from hcdc.cli._choose import has_pictures
+from hcdc.cli._show import last_line, show_table, table_json, write_json
+from hcdc.core.errors import InputError
+from hcdc.datasets import CondensedDataset
+from hcdc.evaluation import reopen_task
+from hcdc.reporting import belongs, read_evaluation, summary_table, write_report
+
+STARTED_FROM_REAL = ("aligned", "both", "probes")
+"""Ways to learn S_val that begin at random real examples."""
+
+
+@command
+def report(
+    files: given.Evaluations,
+    out: given.PageOut = Path("report.html"),
+    title: given.Title = "Rank agreement of condensed copies",
+    imports: given.Imports = None,
+    json_file: given.Json = None,
+    seed: given.UnusedSeed = 0,
+    device: given.UnusedDevice = "auto",
+    debug: given.Debug = False,
+    quiet: given.Quiet = False,
+) -> None:
+    """Write an HTML page about one or more evaluations.
+
+    The page holds the table, the figures and the conclusions.
+    """
+    check_writable("--out", out)
+    check_writable("--json", json_file)
+    for file in files:
+        check_apart(("FILE", file), ("--out", out), ("--json", json_file))
+    evaluations = [read_evaluation(file) for file in files]
+    copies = _copies(files, evaluations)
+    write_report(evaluations, out, title, copies, [_before(small) for small in copies])
+    rows = summary_table(evaluations)
+    if json_file is not None:
+        write_json(json_file, table_json(evaluations, rows))
+    show_table(rows, quiet)
+    last_line(f"wrote {out}", f"open {out} in a browser", json_file)
+
+
+def _copies(files: Sequence[Path], evaluations: Sequence[dict[str, Any]]) -> list[CondensedDataset]:
+    """Copies of images beside their evaluations: ``NAME.hcdc`` by ``NAME[.evaluation].json``."""
+    found: dict[Path, CondensedDataset] = {}
+    for file, evaluation in zip(files, evaluations):
+        path = file.with_name(f"{file.name.removesuffix('.json').removesuffix('.evaluation')}.hcdc")
+        if not path.is_file():
+            continue
+        try:
+            small = CondensedDataset.load(path)
+        except InputError:
+            continue
+        if has_pictures(small) and belongs(evaluation, small.meta):
+            found[path.resolve()] = small
+    return list(found.values())
+
+
+def _before(small: CondensedDataset) -> Any:
+    """The real images that S_val was learned from; None if it was not, or the data cannot be read again."""
+    if small.meta["val_method"] not in STARTED_FROM_REAL:
+        return None
+    try:
+        task: Any = reopen_task(small, download=False)
+        return task.sample("val", small.meta["val_size"], small.meta["seed"])
+    except InputError:
+        return None

@@ -1,0 +1,75 @@
+"""Refuse what cannot be planned, before any work."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+from hcdc.core.configs import Config
+from hcdc.core.errors import InputError, unknown_name
+from hcdc.core.recipe import Recipe
+from hcdc.spaces import Space, TableTruth
+from hcdc.tasks import Task
+
+
+def check_types(
+    task: object, space: object, train_size: object, val_size: object, seed: object, truth_epochs: object
+) -> None:
+    """Refuse arguments of another type."""
+    for what, given, form, example in (
+        ("task", task, Task, "a task, e.g. ImageTask(hcdc.data(...)) or GraphTask(...)"),
+        ("space", space, Space, "a space, e.g. hcdc.spaces.NASBench201()"),
+    ):
+        if not isinstance(given, form):
+            raise InputError(f"{what} is {type(given).__name__}; give {example}")
+    whole = {"train_size": train_size, "seed": seed, "truth_epochs": truth_epochs}
+    whole |= {} if val_size is None else {"val_size": val_size}
+    for name, value in whole.items():
+        if value is True or value is False or not isinstance(value, Integral):
+            raise InputError(f"{name} {value!r}: give a whole number")
+    if isinstance(seed, Integral) and seed < 0:
+        raise InputError(f"seed {seed}: at least 0 is needed")
+    if isinstance(truth_epochs, Integral) and truth_epochs < 1:
+        raise InputError(f"truth_epochs {truth_epochs}: at least 1 is needed")
+
+
+def check_sizes(task: Task, train_size: int, val_size: int | None) -> None:
+    """Refuse sizes that no way can make."""
+    classes, least = task.num_classes, task.least
+    needed = "at least 1 is" if classes is None else f"there are {classes} classes, so at least {classes} are"
+    for what, size, part in (("train_size", train_size, task.train), ("val_size", val_size, task.val)):
+        if size is None:
+            continue
+        if size < least:
+            raise InputError(f"{what} {size}: {needed} needed; try {min(5 * least, len(part))}")
+        if size > len(part):
+            raise InputError(
+                f"{what} {size}: the original has only {len(part)} such examples; choose at most that"
+            )
+
+
+def check_truth_has(truth: TableTruth, asked: Sequence[Config], val_method: str) -> None:
+    """Refuse full-data results where they are not needed, or without those of the probes."""
+    if not asked:
+        raise InputError(
+            f"truth: val_method '{val_method}' needs no full-data results of probes; leave it out"
+        )
+    for config in asked:
+        truth.score(config, "val")
+
+
+def checked_recipe(argument: str, recipe: Recipe, changes: Mapping[str, Any], task: Task) -> Recipe:
+    """A recipe with some settings of the user's, given as the ``argument`` of `plan`."""
+    known: Sequence[str] = task.recipe_settings
+    if argument == "full_recipe":  # scores on the full data are accuracies by the batch's statistics
+        known = [name for name in known if name not in ("metric", "statistics")]
+    for name in changes:
+        if name not in known:
+            raise unknown_name(f"{argument} setting", name, known)
+    found = dataclasses.replace(recipe, **changes)
+    task.check_recipe(argument, found)
+    if "metric" in changes and found.metric == "accuracy" and task.num_classes is None:
+        raise InputError(f"{argument} setting metric 'accuracy': this task has no classes; choose 'loss'")
+    return found

@@ -1,0 +1,302 @@
+"""What `condense` is about to do: all checks and all costs, then the work."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from hcdc.condensers._base import Reducer
+from hcdc.condensers._checks import check_sizes, check_truth_has, check_types, checked_recipe
+from hcdc.condensers._cost import Cost, Expense
+from hcdc.condensers._registry import REDUCERS, reducer_for, reducer_presets
+from hcdc.condensers.validation import VALIDATIONS, Validation, Work, make_validation
+from hcdc.core.checkpoint import Checkpoint, content_key
+from hcdc.core.errors import HcdcError, InputError, unknown_name
+from hcdc.core.progress import Progress, duration, timed
+from hcdc.core.recipe import Recipe
+from hcdc.core.records import device_name, environment
+from hcdc.datasets import CondensedDataset
+from hcdc.spaces import Space, TableTruth
+from hcdc.tasks import Task, check_truth
+
+METHODS = (*REDUCERS, "hcdc")
+TRAIN = "train."
+"""Before the name of a setting of HCDC: it is one of the method that makes S_train."""
+TRUTH_EPOCHS = 20
+PHASES = r"(\.(train|val|scores|recipe|probes)(\.expert\d+)?|\.(original-\w+|(lam|network)\d+|network\.0))?"
+"""What the checkpoints of one run are called after the name of the first, as a regular expression."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is about to be done, checked and described before the work begins.
+
+    Attributes:
+        task: What is learned, with the original data.
+        space: What will be searched.
+        seed: Decides every random draw.
+        train_size, val_size: |S_train| and |S_val|.
+        reducer: What makes S_train.
+        way: What makes S_val.
+        truth: Full-data results of probes; None trains them.
+        full, calibrated: How candidates are trained and scored on the full data and on the copy.
+        meta: What the condensed file will say, less the candidates used.
+    """
+
+    task: Task
+    space: Space
+    seed: int
+    train_size: int
+    val_size: int
+    reducer: Reducer
+    way: Validation
+    truth: TableTruth | None
+    full: Recipe
+    calibrated: Recipe
+    meta: dict[str, Any] = field(repr=False)
+
+    def relaxed(self) -> Recipe:
+        """How the relaxed network is trained on the original data."""
+        return self.task.relaxed_recipe(self.full, self.calibrated)
+
+    def key(self) -> str:
+        """A hash of the plan: equal commands have equal keys."""
+        return content_key({**self.meta, "train_size": self.train_size, "val_size": self.val_size})
+
+    # --- before the work ----------------------------------------------------------------------------------
+
+    def summary(self, device: torch.device | str = "cpu") -> list[tuple[str, str]]:
+        """What is about to be done, as (label, text) lines."""
+        meta, way = self.meta, self.way
+        preset = f", preset {meta['preset']}" if meta["preset"] else ""
+        how = f"S_train by {meta['train_method']}, S_val by {meta['val_method']}"
+        full = ("full recipe", in_words(meta["full_recipe"]))
+        if self.truth is not None:
+            full = ("full data", f"results from the {self.truth.words()}")
+        recipe = in_words(meta["calibrated_recipe"])
+        if way.settings().get("calibrate"):
+            recipe += ", or another that the probes choose"
+        lines = [
+            ("data", self.task.words()),
+            ("method", f"{meta['method']}{preset}: {how}"),
+            ("sizes", f"S_train {self.task.sized(self.train_size)}, S_val {way.sized(self)}"),
+            ("space", in_words(meta["space"])),
+            full,
+            ("relaxed network", self._relaxed_words()),
+            ("calibrated recipe", recipe),
+            ("device", device_name(device)),
+            ("note", way.doubt(self.task)),
+        ]
+        return [(label, text) for label, text in lines if text]
+
+    def _relaxed_words(self) -> str:
+        """With a table the relaxed network is all that is trained on the full data."""
+        if self.truth is None or "relaxed_recipe" not in self.meta:
+            return ""
+        return f"trained on the full data: {in_words(self.meta['relaxed_recipe'])}"
+
+    def cost(self, device: torch.device | str = "cpu") -> Cost:
+        """What the work costs on a device; seconds come from short trials there."""
+        moved = self.task.to(device)
+        return Cost((*self.way.cost(self, moved, device), *self._reduction(moved)))
+
+    def _reduction(self, task: Task) -> list[Expense]:
+        """What the method behind S_train (and S_val, where it makes both) takes."""
+        sizes = {"train": self.train_size}
+        if self.way.reduces:
+            sizes["val"] = self.val_size
+        told = " and ".join(
+            filter(None, [_on_full_data(self.reducer.trains(self.task)), self.reducer.loops()])
+        )
+        if not told:
+            return []
+        told = f"{' and '.join(f'S_{part}' for part in sizes)} by {self.reducer.name}: {told}"
+        spent = [self.reducer.seconds(task, part, size) for part, size in sizes.items()]
+        told += " for each" if len(sizes) > 1 and spent[-1] != 0 else ""
+        known = [each for each in spent if each is not None]
+        if len(known) < len(spent):
+            return [Expense(f"{told}, whose time is not predicted", None)]
+        total = sum(known)
+        return [Expense(f"{told}, about {duration(total)} (estimate from a few examples)", total)]
+
+    # --- the work -----------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        *,
+        device: torch.device | str = "cpu",
+        checkpoint: str | os.PathLike[str] | None = None,
+        progress: Progress | None = None,
+        done: Callable[[CondensedDataset], object] | None = None,
+    ) -> CondensedDataset:
+        """Do what was planned; arguments and result are those of `condense`."""
+        store = Checkpoint(checkpoint, self.key())
+        try:
+            small = self._make(device, store, progress or Progress())
+        except HcdcError:
+            _forget(store)  # the same command would end here again
+            raise
+        if done is not None:
+            done(small)
+        _forget(store)
+        return small
+
+    def _make(self, device: torch.device | str, store: Checkpoint, progress: Progress) -> CondensedDataset:
+        meta, moved = dict(self.meta), self.task.to(device)
+        seconds: dict[str, float] = {}
+        place = store.timed_anew().child("train")
+        with timed() as spent:
+            s_train, learned = self.reducer.reduce_and_tell(
+                moved, "train", self.train_size, self.seed, progress=progress, checkpoint=place
+            )
+        meta |= {"train_learned": learned} if learned else {}
+        seconds["train"] = spent[0] + place.clock.earlier
+        store = store.timed_anew()
+        with timed() as spent:
+            made = self.way.make(self, Work(moved, s_train, device, store, progress))
+        seconds["val"] = spent[0] + store.clock.earlier
+        record = {
+            **made.record,
+            "condense_seconds": sum(seconds.values()),
+            "phases": seconds,
+            "environment": environment(device),
+        }
+        s_val = None if made.val is None else made.val.to("cpu")
+        return CondensedDataset(s_train.to("cpu"), s_val, meta | made.says, record, self.task)
+
+
+def plan(
+    task: Task,
+    space: Space,
+    method: str = "hcdc",
+    *,
+    train_size: int,
+    val_size: int | None = None,
+    seed: int = 0,
+    train_method: str | None = None,
+    val_method: str | None = None,
+    preset: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    truth: TableTruth | None = None,
+    truth_epochs: int = TRUTH_EPOCHS,
+    recipe: Mapping[str, Any] | None = None,
+    full_recipe: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Check the arguments of `condense` and say what it will do and cost, without doing it.
+
+    Example:
+        >>> import hcdc
+        >>> task, space = hcdc.GraphTask(hcdc.data("embedded")), hcdc.spaces.PolynomialFilter()
+        >>> made = hcdc.condensers.plan(task, space, train_size=30, val_method="real")
+        >>> made.cost().words()
+        'no full-data training'
+    """
+    check_types(task, space, train_size, val_size, seed, truth_epochs)
+    if truth is not None:
+        check_truth(truth, task)
+    train_method, val_method = _methods(task, method, train_method, val_method, truth is not None)
+    check_sizes(task, train_size, val_size)
+    task.fit(space)
+    reducer, way, preset = _makers(task, method, train_method, val_method, preset, dict(options or {}))
+    val_size = way.val_size(task, train_size) if val_size is None else val_size
+    task.check_size("train", train_size)
+    way.check_size(task, val_size)
+    way.refuse(task, space, seed)
+    asked = way.asked(space, seed)
+    if truth is not None and method == "hcdc":
+        check_truth_has(truth, asked, val_method)
+    by_loss = way.learned or task.num_classes is None
+    full, small = task.recipes(train_size, truth_epochs, "loss" if by_loss else "accuracy")
+    small = checked_recipe("recipe", small, recipe or {}, task)
+    full = checked_recipe("full_recipe", full, full_recipe or {}, task)
+    if "batch" in (full_recipe or {}) and "steps" not in (full_recipe or {}):
+        full = task.for_epochs(full, truth_epochs)
+    meta: dict[str, Any] = {
+        "data": task.describe(),
+        "task": task.spec(),
+        "space": space.spec(),
+        "method": method,
+        "train_method": train_method,
+        "val_method": val_method,
+        "preset": preset,
+        "settings": {"train": reducer.settings(), "val": way.settings() or None},
+        "full_recipe": full.as_dict(),
+        "calibrated_recipe": small.as_dict(),
+        "metric": small.metric,
+        "seed": seed,
+    }
+    if truth is not None:
+        meta["truth"] = truth.spec()
+    made = Plan(task, space, seed, train_size, val_size, reducer, way, truth, full, small, meta)
+    meta |= way.describe(made)
+    return made
+
+
+def _methods(
+    task: Task, method: str, train_method: str | None, val_method: str | None, truth: bool
+) -> tuple[str, str]:
+    """What makes S_train and S_val, by default or as asked for."""
+    if method not in METHODS:
+        raise unknown_name("method", method, METHODS)
+    learned = method == "hcdc"
+    train_method = train_method or (task.train_method if learned else method)
+    val_method = val_method or (task.val_method(truth) if learned else "same")
+    if train_method not in REDUCERS:
+        raise unknown_name("train_method", train_method, REDUCERS)
+    if val_method not in VALIDATIONS:
+        raise unknown_name("val_method", val_method, VALIDATIONS)
+    if not learned and train_method != method:
+        raise InputError(
+            f"train_method '{train_method}': method '{method}' makes S_train itself; leave it out, or choose "
+            "method 'hcdc'"
+        )
+    if not learned and VALIDATIONS[val_method].learned:
+        raise InputError(
+            f"val_method '{val_method}' learns S_val, which is method 'hcdc' with train_method '{method}'"
+        )
+    return train_method, val_method
+
+
+def _makers(
+    task: Task, method: str, train_method: str, val_method: str, preset: str | None, options: dict[str, Any]
+) -> tuple[Reducer, Validation, str | None]:
+    """What makes S_train and S_val, with their settings, and the preset."""
+    if method != "hcdc":
+        reducer, chosen = reducer_for(train_method, task, preset, options)
+        if preset is not None and preset != chosen and reducer_presets(method):
+            raise unknown_name(f"preset of method '{method}'", preset, reducer_presets(method))
+        return reducer, make_validation(val_method, task), preset
+    of_train = {k.removeprefix(TRAIN): options.pop(k) for k in list(options) if k.startswith(TRAIN)}
+    reducer, _ = reducer_for(train_method, task, preset, of_train)
+    for name in options:
+        if name in reducer.names() and name not in VALIDATIONS[val_method].for_task(task).names():
+            raise InputError(
+                f"setting '{name}': val_method '{val_method}' has no such setting; the setting of S_train's "
+                f"method '{reducer.name}' is '{TRAIN}{name}'"
+            )
+    preset = preset or task.preset
+    return reducer, make_validation(val_method, task, preset, options), preset
+
+
+def in_words(values: Mapping[str, Any]) -> str:
+    """Settings in one line."""
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in values.items())
+
+
+def _on_full_data(trained: str) -> str:
+    return f"{trained} on the full data" if trained else ""
+
+
+def _forget(store: Checkpoint) -> None:
+    """Remove the checkpoint and those of its phases, and no other file that is called alike."""
+    if store.path is None or not store.path.parent.is_dir():
+        return
+    own = re.compile(re.escape(store.path.name) + PHASES)
+    for file in store.path.parent.iterdir():
+        if own.fullmatch(file.name):
+            file.unlink(missing_ok=True)

@@ -1,0 +1,64 @@
+"""Ways to make S_val, one file each; a way from outside joins them by `register_validation`."""
+
+from hcdc.condensers.validation._alignment import learn_validation
+from hcdc.condensers.validation._base import (
+    VALIDATIONS,
+    Made,
+    Validation,
+    Work,
+    make_validation,
+    register_validation,
+    validation_presets,
+)
+from hcdc.condensers.validation._examples import Slopes, learn_examples
+from hcdc.condensers.validation._probing import (
+    Companions,
+    companion_configs,
+    expectations,
+    make_companions,
+    mean_loss,
+    probe_configs,
+    rank_targets,
+    ridge,
+)
+from hcdc.condensers.validation._settings import Alignment, Probing
+from hcdc.condensers.validation._weights import weigh_examples
+from hcdc.condensers.validation.aligned import Aligned
+from hcdc.condensers.validation.both import Anchored, Both
+from hcdc.condensers.validation.probes import Probes
+from hcdc.condensers.validation.random import Random
+from hcdc.condensers.validation.real import Real
+from hcdc.condensers.validation.same import Same
+from hcdc.condensers.validation.weighted import Weighted
+
+__all__ = [
+    "VALIDATIONS",
+    "Aligned",
+    "Alignment",
+    "Anchored",
+    "Both",
+    "Companions",
+    "Made",
+    "Probes",
+    "Probing",
+    "Random",
+    "Real",
+    "Same",
+    "Slopes",
+    "Validation",
+    "Weighted",
+    "Work",
+    "companion_configs",
+    "expectations",
+    "learn_examples",
+    "learn_validation",
+    "make_companions",
+    "make_validation",
+    "mean_loss",
+    "probe_configs",
+    "rank_targets",
+    "register_validation",
+    "ridge",
+    "validation_presets",
+    "weigh_examples",
+]

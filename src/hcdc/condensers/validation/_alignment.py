@@ -1,0 +1,53 @@
+"""HCDC: learn a validation set whose hypergradients point as those of the original data do (Algorithm 1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from hcdc.condensers.validation._batched import Batched
+from hcdc.condensers.validation._points import Learned
+from hcdc.condensers.validation._sequential import Sequential
+from hcdc.condensers.validation._settings import Alignment
+from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.progress import Progress
+from hcdc.core.recipe import Recipe
+from hcdc.spaces import Space
+from hcdc.tasks import Task
+
+
+def learn_validation(
+    task: Task,
+    space: Space,
+    s_train: Any,
+    val_size: int,
+    seed: int,
+    config: Alignment,
+    full: Recipe,
+    small: Recipe,
+    *,
+    device: torch.device | str,
+    progress: Progress,
+    checkpoint: Checkpoint,
+) -> Learned:
+    """Learn S_val for a fixed S_train.
+
+    Args:
+        task: The task on the original data, on ``device``.
+        s_train: S_train, on ``device``.
+        val_size: Number of synthetic validation examples.
+        config: Settings.
+        full, small: How candidates are trained on the original data and on S_train.
+    """
+    config.check_for(task, space)
+    bound = config.bind(task.for_learning(config.structure, config.adjacency), space)
+    s_val = bound.sample("val", val_size, seed, balanced=config.labels == "balanced")
+    if config.val_batch:
+        bound.subset(s_val, torch.zeros(1, dtype=torch.long, device=device))  # a task without it says so now
+    for data in (s_train, s_val) if config.samples else (bound.train, bound.val, s_train, s_val):
+        bound.prepare(data)
+    form = Sequential if config.schedule == "sequential" else Batched
+    return form(
+        bound, space, s_train, s_val, seed, config, full, small, torch.device(device), progress, checkpoint
+    ).learn()

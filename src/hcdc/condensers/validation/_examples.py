@@ -1,0 +1,145 @@
+"""Examples of S_val that are learned from probes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hcdc.condensers.validation._probing import Companions, mean_loss, rank_targets
+from hcdc.condensers.validation._settings import Probing
+from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.errors import NumericalError
+from hcdc.core.progress import Phase
+from hcdc.tasks import Task
+from hcdc.training import CapturedMany, Predictor, adam_step
+
+
+def correlation(losses: Tensor, target: Tensor) -> Tensor:
+    """Pearson's correlation of minus the losses ``[m]`` with standardised targets ``[m]``."""
+    centred = losses.mean() - losses
+    return (centred * target).mean() / (centred.square().mean().sqrt() + 1e-12)
+
+
+class Slopes:
+    """Losses of trained candidates on a synthetic set and their slopes in its examples, at one launch each.
+
+    Args:
+        task: For the loss.
+        networks: One predictor a candidate.
+        data: The synthetic set; its tensor ``x`` is changed in place from outside.
+    """
+
+    def __init__(self, task: Task, networks: Sequence[Predictor], data: Any, device: torch.device):
+        self.task, self.data, self.networks = task, data, list(networks)
+        self.x = task.tensors(data)["x"]
+        self.losses = torch.zeros(len(networks), device=device, dtype=self.x.dtype)
+        self.slopes = torch.zeros(len(networks), *self.x.shape, device=device, dtype=self.x.dtype)
+        steps = [self._step(k, one) for k, one in enumerate(networks)]
+        plain = device if task.recordable else "cpu"  # sparse products are not recorded
+        self.run = CapturedMany(steps, plain)
+
+    def _step(self, k: int, predict: Predictor) -> Callable[[], object]:
+        def step() -> None:
+            x = self.x.detach().requires_grad_()
+            loss = mean_loss(self.task, predict, self.task.replace(self.data, {"x": x}))
+            self.slopes[k].copy_(torch.autograd.grad(loss, x)[0])
+            self.losses[k].copy_(loss.detach())
+
+        return step
+
+    def __call__(
+        self, targets: Sequence[Tensor], members: Sequence[int] | None = None
+    ) -> tuple[list[Tensor], Tensor]:
+        """Correlations with targets and the slope of their mean distance from 1 in ``x``.
+
+        Args:
+            targets: One vector a group of candidates, which follow each other; `rank_targets`.
+            members: The numbers of these candidates; None is all.
+        """
+        members = range(len(self.networks)) if members is None else members
+        self.run(members)
+        index = torch.as_tensor(list(members), device=self.losses.device)
+        losses = self.losses[index].requires_grad_()
+        groups = torch.split(losses, [len(target) for target in targets])
+        reached = [correlation(group, target) for group, target in zip(groups, targets)]
+        (weight,) = torch.autograd.grad(1 - torch.stack(reached).mean(), losses)
+        return [r.detach() for r in reached], torch.tensordot(weight, self.slopes[index], dims=1)
+
+    def members(self, networks: Sequence[Predictor]) -> list[int]:
+        """The numbers of some of its candidates."""
+        known = {id(network): k for k, network in enumerate(self.networks)}
+        return [known[id(network)] for network in networks]
+
+
+def learn_examples(
+    task: Task,
+    networks: Sequence[Predictor],
+    truth: Sequence[float],
+    s_val: Any,
+    config: Probing,
+    *,
+    companions: Companions | None = None,
+    device: torch.device | str,
+    phase: Phase,
+    checkpoint: Checkpoint,
+    slopes: Slopes | None = None,
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Move the examples of S_val until minus the loss on them ranks the probes as the full data does.
+
+    Args:
+        task: Bound or not; its loss alone is used.
+        networks: The probes trained on S_train.
+        truth: Full-data scores of the probes, higher is better.
+        s_val: Where S_val starts.
+        companions: Ranked beside the probes, with equal weight.
+        slopes: Of candidates that hold all of these, on a set with the labels of ``s_val``: what is recorded
+            there is not recorded again.
+
+    Returns:
+        S_val and, at each tenth step, the correlation (Pearson's, of losses with ranks) on the probes,
+        ``probe_correlation``, and on the companions.
+    """
+    device = torch.device(device)
+    x = task.tensors(s_val)["x"].detach().clone()
+    learned = task.replace(s_val, {"x": x})
+    targets = [rank_targets(truth).to(x)]
+    networks = list(networks)
+    if companions is not None:
+        targets.append(rank_targets(companions.scores).to(x))
+        networks += companions.networks
+    theta = {"x": x}
+    first, second = {"x": torch.zeros_like(x)}, {"x": torch.zeros_like(x)}
+    history: list[dict[str, Any]] = []
+    begun = 0
+    if (saved := checkpoint.load()) is not None:
+        for name, tensor in (("x", x), ("first", first["x"]), ("second", second["x"])):
+            tensor.copy_(saved[0][name])
+        begun, history = saved[1]["step"], saved[1]["history"]
+    phase.first_step = begun
+    if slopes is None:
+        slopes = Slopes(task, networks, learned, device)
+    assert torch.equal(slopes.data.y, learned.y), "slopes of a set with other labels"
+    members = slopes.members(networks)
+    for step in range(begun, config.probe_steps):
+        slopes.x.copy_(x)
+        reached, gradient = slopes(targets, members)
+        adam_step(theta, {"x": gradient}, first, second, step + 1, config.probe_lr)
+        if (step + 1) % 10 == 0 or step + 1 == config.probe_steps:
+            value = float(reached[0])
+            if not np.isfinite(value) or not bool(torch.isfinite(x.square()).all()):  # as BatchNorm sees it
+                raise NumericalError(
+                    f"S_val is not finite after {step + 1} steps on the probes; try a smaller probe_lr (now "
+                    f"{config.probe_lr})"
+                )
+            history.append({"step": step + 1, "probe_correlation": value})
+            if companions is not None:
+                history[-1]["companion_correlation"] = float(reached[1])
+            checkpoint.save(
+                {"x": x, "first": first["x"], "second": second["x"]}, {"step": step + 1, "history": history}
+            )
+            phase.step(step + 1, f"correlation on the probes {value:.3f}")
+    return learned, history

@@ -1,0 +1,100 @@
+"""Real validation examples that are weighted by what probes say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from hcdc.condensers.validation._probing import Array, Companions, rank_targets
+from hcdc.condensers.validation._settings import Probing
+from hcdc.core.errors import NumericalError
+from hcdc.core.ranks import spearman
+from hcdc.tasks import Task
+from hcdc.training import Predictor
+
+
+@torch.no_grad()
+def example_losses(task: Task, networks: Sequence[Predictor], data: Any) -> Array:
+    """Loss of every trained candidate on every example ``[m, n]``, mean over repeats."""
+    rows = []
+    for predict in networks:
+        each = [F.cross_entropy(outputs, data.y, reduction="none") for outputs in predict(data)]
+        rows.append(torch.stack(each).mean(0).double())
+    return torch.stack(rows).cpu().numpy()
+
+
+def fit_weights(a: Array, target: Array, ridge: float, steps: int = 500) -> Array:
+    """Non-negative weights ``[n]`` with which minus the weighted loss is closest to ``target`` ``[m]``.
+
+    ``min_w |A w - target|^2 + ridge |w - w_0|^2, w >= 0``, where A is minus the centred losses ``[m, n]``
+    with columns of mean square length 1 and w_0 the best equal weights; accelerated projected gradients.
+    """
+    a = a / max(np.sqrt((a**2).sum() / a.shape[1]), 1e-12)
+    equal = a.sum(1)
+    start = np.full(a.shape[1], max(float(equal @ target) / max(float(equal @ equal), 1e-12), 1e-6))
+    size = float(np.linalg.norm(a @ a.T, 2)) + ridge
+    w = ahead = start
+    t = 1.0
+    for _ in range(steps):
+        found = np.maximum(ahead - (a.T @ (a @ ahead - target) + ridge * (ahead - start)) / size, 0.0)
+        t_next = (1 + np.sqrt(1 + 4 * t * t)) / 2
+        ahead = found + (t - 1) / t_next * (found - w)
+        w, t = found, t_next
+    return w
+
+
+def weigh_examples(
+    task: Task,
+    networks: Sequence[Predictor],
+    truth: Sequence[float],
+    val_size: int,
+    seed: int,
+    config: Probing,
+    companions: Companions | None = None,
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Real validation examples with weights fitted to the probes.
+
+    Of ``pool`` random examples the ``val_size`` whose losses fall most clearly with the scores are kept (by
+    the sum over probes and companions of the correlation times the root of their number), then weighted;
+    only the matrix of losses is looked at, no gradient of any network. In the weights companions count as
+    much as the probes do.
+
+    Returns:
+        S_val and its Spearman on the probes, ``probe_spearman`` (``probe_correlation`` in older records).
+    """
+    pool = task.pool(max(config.pool, val_size), seed)
+    groups = [(networks, truth)]
+    if companions is not None:
+        groups.append((companions.networks, companions.scores))
+    clear = np.zeros(len(pool))
+    for members, scores in groups:
+        centred = _centred(example_losses(task, members, pool))
+        clear += rank_targets(scores).numpy() @ centred / np.sqrt((centred**2).sum(0) + 1e-12)
+    kept = np.sort(np.argsort(-clear, kind="stable")[:val_size])
+    chosen = task.subset(pool, torch.from_numpy(kept).to(pool.y.device))
+    rows, targets = [], []
+    for members, scores in groups:
+        losses = example_losses(task, members, chosen)  # again: BatchNorm now sees these examples alone
+        share = np.sqrt(len(networks) / len(members))
+        rows.append(share * _centred(losses))
+        targets.append(share * rank_targets(scores).numpy())
+    weight = fit_weights(np.concatenate(rows), np.concatenate(targets), config.ridge)
+    if not weight.any():
+        raise NumericalError(
+            "on every validation example the probes' losses rise with their full-data scores, so no weights "
+            "rank them; choose val_method 'probes', or train longer on the copy"
+        )
+    weight = weight / weight.sum() * len(weight)
+    reached = spearman(np.asarray(truth), rows[0] @ weight)
+    weighted = task.replace(chosen, {"weight": torch.from_numpy(weight).to(chosen.x)})
+    return weighted, [{"step": 1, "probe_spearman": float(reached), "nonzero": int((weight > 0).sum())}]
+
+
+def _centred(losses: Array) -> Array:
+    """How much less than the mean candidate each loses on each example ``[m, n]``."""
+    found: Array = losses.mean(0) - losses
+    return found

@@ -1,0 +1,73 @@
+"""S_val by aligned hypergradients alone, as in the paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hcdc.condensers._cost import Expense
+from hcdc.condensers.validation._alignment import learn_validation
+from hcdc.condensers.validation._base import Made, Validation, Work, register_validation
+from hcdc.condensers.validation._expected import alignment_cost
+from hcdc.condensers.validation._points import Learned
+from hcdc.condensers.validation._settings import Alignment
+from hcdc.core.settings import setting
+from hcdc.spaces import Space
+from hcdc.tasks import Task
+
+if TYPE_CHECKING:
+    from hcdc.condensers._plan import Plan
+
+
+@dataclass(frozen=True)
+class Aligning(Alignment, Validation):
+    """What ways that align hypergradients share. S_val starts from random real examples."""
+
+    def refuse(self, task: Task, space: Space, seed: int) -> None:
+        self.check_for(task, space)
+        super().refuse(task, space, seed)
+
+    def describe(self, plan: Plan) -> dict[str, Any]:
+        """How the relaxed network is trained on the original data, where that is not the full recipe."""
+        if self.response != "own" or not plan.task.mini_batches:
+            return {}
+        return {"relaxed_recipe": plan.relaxed().as_dict()}
+
+    def cost(self, plan: Plan, task: Task, device: torch.device | str) -> list[Expense]:
+        return alignment_cost(plan, self, task, device)
+
+    def align(self, plan: Plan, work: Work) -> Learned:
+        """S_val by alignment, for a plan."""
+        return learn_validation(
+            work.task, plan.space, work.s_train, plan.val_size, plan.seed, self, plan.relaxed(),
+            plan.calibrated, device=work.device, progress=work.progress, checkpoint=work.checkpoint,
+        )  # fmt: skip
+
+    def make(self, plan: Plan, work: Work) -> Made:
+        found = self.align(plan, work)
+        return Made(
+            found.val,
+            {"candidates": sorted(set(found.candidates)), "probes": found.probes},
+            {"history": found.history, "full_trainings": found.full_trainings, "probe_seconds": 0.0},
+        )
+
+
+@register_validation
+@dataclass(frozen=True)
+class Aligned(Aligning):
+    """Hypergradients on S_val are aligned with those on the original data; no value is used."""
+
+    name = "aligned"
+    fixed = frozenset({"anchors"})
+
+    anchors: float = setting(0.0, least=0, most=0)
+
+    def doubt(self, task: Task) -> str:
+        if task.anchored:
+            return ""
+        return (
+            "hypergradients alone ranked cells of CIFAR-10 worse than random validation images did; "
+            "--val-method real ranked better, and so did probes (--val-method weighted)"
+        )

@@ -1,0 +1,53 @@
+"""S_val whose examples are learned from probes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hcdc.condensers._cost import Expense
+from hcdc.condensers.validation._base import Made, Validation, Work, register_validation
+from hcdc.condensers.validation._examples import learn_examples
+from hcdc.condensers.validation._probing import probe_configs
+from hcdc.condensers.validation._settings import Probing
+from hcdc.condensers.validation._trained import Probed, probing_cost, train_probes
+from hcdc.core.configs import Config
+from hcdc.spaces import Space
+from hcdc.tasks import Task
+
+if TYPE_CHECKING:
+    from hcdc.condensers._plan import Plan
+
+
+@register_validation
+@dataclass(frozen=True)
+class Probes(Probing, Validation):
+    """Examples are moved until minus the loss on them orders the probes as the full data does.
+
+    S_val starts from random real examples.
+    """
+
+    name = "probes"
+    fixed = frozenset({"ridge"})
+
+    def asked(self, space: Space, seed: int) -> list[Config]:
+        return probe_configs(space, self.probes, seed)
+
+    def cost(self, plan: Plan, task: Task, device: torch.device | str) -> list[Expense]:
+        return probing_cost(plan, self, task, device)
+
+    def make(self, plan: Plan, work: Work) -> Made:
+        probed = train_probes(plan, self, work)
+        start = work.task.sample("val", plan.val_size, plan.seed)
+        s_val, history = self.learn(work, probed, start)
+        return Made(s_val, probed.file(), probed.record(history))
+
+    def learn(self, work: Work, probed: Probed, start: Any) -> tuple[Any, list[dict[str, Any]]]:
+        """S_val from where it starts, and the history of learning it."""
+        return learn_examples(
+            work.task, probed.networks, probed.scores, start, self, companions=probed.companions,
+            device=work.device, phase=work.progress.phase("S_val from probes", self.probe_steps),
+            checkpoint=work.checkpoint.child("probes"),
+        )  # fmt: skip

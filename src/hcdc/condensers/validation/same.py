@@ -1,0 +1,28 @@
+"""S_val made as S_train is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hcdc.condensers.validation._base import Made, Validation, Work, register_validation
+
+if TYPE_CHECKING:
+    from hcdc.condensers._plan import Plan
+
+
+@register_validation
+@dataclass(frozen=True)
+class Same(Validation):
+    """The method that makes S_train is applied to the validation examples."""
+
+    name = "same"
+    learned = False
+    reduces = True
+
+    def make(self, plan: Plan, work: Work) -> Made:
+        s_val, learned = plan.reducer.reduce_and_tell(
+            work.task, "val", plan.val_size, plan.seed,
+            progress=work.progress, checkpoint=work.checkpoint.child("val"),
+        )  # fmt: skip
+        return Made(s_val, {"val_learned": learned} if learned else {})

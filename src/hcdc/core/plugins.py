@@ -1,0 +1,99 @@
+"""Other people's code: modules that register kinds of data, tasks, spaces, condensers or rivals.
+
+An installed package names such a module in the entry point group ``hcdc.plugins``; a module that is not
+installed is imported by name or by the path of its file. Nothing named in a condensed file is imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import logging
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hcdc.core.errors import InputError
+
+GROUP = "hcdc.plugins"
+log = logging.getLogger("hcdc")
+
+
+@functools.cache
+def load_plugins() -> None:
+    """Import what installed packages register, once; a warning says which of it could not be imported."""
+    for entry in metadata.entry_points(group=GROUP):
+        try:
+            entry.load()
+        except Exception as error:
+            log.warning("plugin '%s' (%s) cannot be loaded: %s", entry.name, entry.value, _reason(error))
+
+
+def import_module_or_file(text: str) -> ModuleType:
+    """Import a module, once.
+
+    Args:
+        text: A module's name, also of one in the current folder, or the path of a ``.py`` file. A file is
+            imported under its own name and may import its neighbours.
+
+    Raises:
+        InputError: There is no such module, or it fails; the sentence says how.
+    """
+    place = Path(text)
+    try:
+        if place.suffix == ".py":
+            return _import_file(place.resolve())
+        _add_folder(os.getcwd())
+        return importlib.import_module(text)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"'{text}' cannot be imported: {_reason(error)}") from error
+
+
+def load_attribute(text: str) -> Any:
+    """The object that ``MODULE:NAME`` or ``FILE.py:NAME`` names."""
+    place, _, name = text.rpartition(":")
+    if not place or not name:
+        raise InputError(f"'{text}' must be FILE.py:NAME or MODULE:NAME")
+    module = import_module_or_file(place)
+    try:
+        return functools.reduce(getattr, name.split("."), module)
+    except AttributeError as error:
+        raise InputError(f"'{place}' has no '{name}'; define it there, or give another name") from error
+
+
+def _import_file(file: Path) -> ModuleType:
+    if not file.is_file():
+        raise InputError(f"the file '{file}' does not exist")
+    known = sys.modules.get(file.stem)
+    if known is not None:
+        if Path(getattr(known, "__file__", None) or "").resolve() == file:
+            return known
+        raise InputError(f"'{file}': another module is named '{file.stem}' already; rename the file")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
+    _add_folder(str(file.parent))
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[file.stem]
+        raise
+    return module
+
+
+def _add_folder(folder: str) -> None:
+    """Let modules be found in a folder, after all other places."""
+    if folder not in sys.path:
+        sys.path.append(folder)
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

@@ -1,0 +1,133 @@
+"""One hyperparameter of a space: how it is distributed, who can see it, and what reads it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hcdc.core.configs import Config
+from hcdc.core.errors import InputError, nearest, unknown_name
+from hcdc.core.recipe import Recipe
+
+DISTRIBUTIONS = ("uniform", "log-uniform", "choice")
+VISIBILITIES = ("alignment", "copy", "full")
+READERS = ("network", "recipe", "model")
+
+TRAINING = (
+    *(f.name for f in dataclasses.fields(Recipe) if f.name not in ("seeds", "metric", "statistics")),
+    "epochs",
+)
+"""Names that mean a setting of the training recipe; how candidates are scored is the same for all."""
+
+WHOLE = ("steps", "epochs", "batch")
+"""Settings in whole numbers. A copy hardly sees them: its training is short, and often one batch."""
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One hyperparameter of a space.
+
+    Attributes:
+        name: Its key in a configuration.
+        distribution: ``"uniform"`` or ``"log-uniform"`` from ``low`` to ``high``, or ``"choice"``.
+        low, high: Bounds in the unit of the configuration.
+        choices: The values of a choice.
+        visibility: Who can see it: ``"alignment"`` (hypergradients in lambda), ``"copy"`` (a training on a
+            condensed set) or ``"full"`` (only a full training). What one can see, those after it can too.
+        read_by: What reads it: ``"network"`` (it shapes the space's own network), ``"recipe"`` (it is a
+            setting of the training) or ``"model"`` (the task, or the user's model, must read it).
+    """
+
+    name: str
+    distribution: str
+    low: float = 0.0
+    high: float = 1.0
+    choices: tuple[Any, ...] = field(default=(), repr=False)
+    visibility: str = "alignment"
+    read_by: str = "model"
+
+    def __post_init__(self) -> None:
+        for what, value, allowed in (
+            ("distribution", self.distribution, DISTRIBUTIONS),
+            ("visibility", self.visibility, VISIBILITIES),
+            ("read_by", self.read_by, READERS),
+        ):
+            if value not in allowed:
+                raise unknown_name(f"{what} of {self.name}", str(value), allowed)
+        if self.distribution == "choice":
+            if not self.choices:
+                raise InputError(f"{self.name}: a choice needs at least one value")
+            return
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise InputError(
+                f"{self.name}: bounds {self.low:g} and {self.high:g} must be finite and low < high"
+            )
+        if self.distribution == "log-uniform" and self.low <= 0:
+            raise InputError(f"{self.name}: low = {self.low:g} has no logarithm; a log scale needs low > 0")
+
+    def check(self, value: Any) -> None:
+        """Refuse a value outside the bounds, or one that is not among the choices."""
+        if self.distribution == "choice":
+            if any(_same(value, choice) for choice in self.choices):
+                return
+            if isinstance(value, str) and all(isinstance(choice, str) for choice in self.choices):
+                raise unknown_name(self.name, value, self.choices)
+            raise InputError(f"{self.name} {value!r} is not a choice; choose one of: {listed(self.choices)}")
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise InputError(f"{self.name}: {value!r} is not a number")
+        if not self.low <= value <= self.high:
+            raise InputError(f"{self.name}: {value:g} lies outside [{self.low:g}, {self.high:g}]")
+
+    def setting(self, value: Any) -> Any:
+        """The value as a recipe takes it: `WHOLE` settings are rounded."""
+        return round(value) if self.name in WHOLE and isinstance(value, float) else value
+
+
+def free(name: str, distribution: str, visibility: Mapping[str, str], **bounds: Any) -> Dimension:
+    """A dimension that the user named: a recipe setting where the name is one, else the model's.
+
+    Settings of the recipe are not in the loss as a function of lambda, so alignment cannot see them; those of
+    `WHOLE` are ``"full"``. ``visibility`` overrides this by name.
+    """
+    default = "full" if name in WHOLE else "copy" if name in TRAINING else "alignment"
+    read_by = "recipe" if name in TRAINING else "model"
+    return Dimension(name, distribution, visibility=visibility.get(name, default), read_by=read_by, **bounds)
+
+
+def check_visibility(visibility: Mapping[str, str] | None, names: Collection[str]) -> dict[str, str]:
+    """The visibilities a user gave, every one for a name of the space."""
+    for name in visibility or {}:
+        if name not in names:
+            raise unknown_name("visibility: the name", name, names)
+    return dict(visibility or {})
+
+
+def check_names(space: str, config: Config, known: Sequence[str], needed: Collection[str]) -> None:
+    """Refuse a configuration with a key that is not ``known``, or without one that is ``needed``."""
+    if not isinstance(config, Mapping):
+        raise InputError(f"a {space} configuration is a dict of names and values, got {config!r}")
+    if unknown := sorted(map(str, config.keys() - set(known))):
+        near = nearest(unknown[0], known)
+        problem = f"'{unknown[0]}' is not one of them" + (f" (did you mean '{near}'?)" if near else "")
+    elif missing := sorted(set(needed) - config.keys()):
+        problem = f"'{missing[0]}' is missing"
+    else:
+        return
+    keys = "key" if len(known) == 1 else "keys"
+    raise InputError(f"a {space} configuration has the {keys} {listed(known, 10)}; {problem}")
+
+
+def listed(values: Sequence[Any], most: int = 12) -> str:
+    """Values with commas between them; beyond ``most`` their number."""
+    shown = ", ".join(map(str, values[:most]))
+    return shown if len(values) <= most else f"{shown}, ... ({len(values):,} in all)"
+
+
+def _same(value: Any, choice: Any) -> bool:
+    """Equal as JSON: 2 is neither 2.0 nor True."""
+    if isinstance(value, bool) != isinstance(choice, bool):
+        return False
+    return isinstance(value, type(choice)) and bool(value == choice)

@@ -1,0 +1,35 @@
+"""The help: every command is listed in one line, everything fits 80 columns."""
+
+import pytest
+from command_line import hcdc_run
+
+from hcdc.cli import COMMANDS
+
+
+@pytest.fixture(autouse=True)
+def _narrow(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def test_commands_are_listed_in_whole_sentences(capsys):
+    code, out, _ = hcdc_run(capsys, "--help")
+    assert code == 0
+    listed = [line.split() for line in out.split("Commands:")[1].splitlines() if line.strip()]
+    assert [words[0] for words in listed] == list(COMMANDS)
+    assert "..." not in out.split("Commands:")[1]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_80_columns_and_names_what_every_command_takes(capsys, command):
+    code, out, _ = hcdc_run(capsys, command, "--help")
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    for flag in ("--seed", "--device", "--json", "--debug", "--quiet"):
+        assert flag in out
+    assert ("--import" in out) == (command != "demo")
+
+
+def test_without_arguments_the_help_is_shown(capsys):
+    code, out, err = hcdc_run(capsys)
+    assert code == 2
+    assert "Commands:" in out + err
