@@ -19,9 +19,9 @@ from hcdc.cli._plans import judge_lines, plan_lines
 from hcdc.condensers import cost_words, make_reducer, plan, training_seconds
 from hcdc.core import ranks
 from hcdc.datasets import data
-from hcdc.spaces import NASBench201, NASBench201Table, TableTruth
-from hcdc.spaces._nasbench201 import COLUMNS
+from hcdc.spaces import NASBench201
 from hcdc.tasks import ImageTask
+from hcdc.truth import COLUMNS, NASBench201Table, TableTruth
 from recipes import change_recipes
 
 pytest.importorskip("sklearn")

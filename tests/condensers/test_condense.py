@@ -13,7 +13,6 @@ from safetensors.torch import save_file
 from tiny_graph import tiny_task
 
 import hcdc.condensers.validation._points as aligning
-import hcdc.training._predictors as predicting
 from hcdc.condensers import (
     VALIDATIONS,
     Alignment,
@@ -30,6 +29,7 @@ from hcdc.core.recipe import Recipe
 from hcdc.datasets import CondensedDataset
 from hcdc.spaces import from_spec
 from hcdc.testing import set_bytes
+from hcdc.training import _lanes
 
 pytestmark = pytest.mark.usefixtures("short_recipes")
 __all__ = ["short_recipes"]
@@ -367,7 +367,7 @@ def test_what_the_callback_raises_leaves_the_checkpoint(val_method, tmp_path, mo
         return train(bound, params, lam, data, recipe)
 
     monkeypatch.setattr(aligning, "train_many", on_the_copy)
-    monkeypatch.setattr(predicting, "train_many", lambda *a: pytest.fail("trained again"))
+    monkeypatch.setattr(_lanes, "train_many", lambda *a: pytest.fail("trained again"))
     small = make(**arguments, done=lambda made: given.append(made.to_bytes()))
     assert given == [small.to_bytes()] * 2
     assert list(tmp_path.iterdir()) == []

@@ -16,7 +16,6 @@ import hcdc.condensers.validation._batched as batched
 import hcdc.condensers.validation._points as aligning
 import hcdc.condensers.validation._sequential as sequential
 import hcdc.condensers.validation._trained as probed
-import hcdc.training._predictors as predicting
 from hcdc.condensers import (
     Alignment,
     Companions,
@@ -37,9 +36,10 @@ from hcdc.core.seeds import stream
 from hcdc.datasets import CondensedDataset, Images, data
 from hcdc.evaluation import evaluate
 from hcdc.networks import gumbel_noise
-from hcdc.spaces import Finite, NASBench201, PolynomialFilter, TableTruth, halves
+from hcdc.spaces import Finite, NASBench201, PolynomialFilter, halves
 from hcdc.tasks import ImageTask
-from hcdc.training import predictors
+from hcdc.training import _streams, predictors
+from hcdc.truth import TableTruth
 from recipes import change_recipes
 
 SPACE = NASBench201(channels=2)
@@ -790,7 +790,7 @@ TRAINING = "probes and companions on the copy"
 @pytest.mark.parametrize("val_method", ["probes", "weighted"])
 def test_interrupted_probes_and_companions_are_not_trained_again(val_method, digits, tmp_path, monkeypatch):
     """Stopped after the first batch of two, the third and the last: nine networks are trained in all."""
-    trained, train = [], predicting.train_networks
+    trained, train = [], _streams.train_networks
 
     def counting(networks, *rest, **options):
         trained.append(len(networks))
@@ -802,7 +802,7 @@ def test_interrupted_probes_and_companions_are_not_trained_again(val_method, dig
             checkpoint=tmp_path / "state", progress=progress,
         )  # fmt: skip
 
-    monkeypatch.setattr(predicting, "train_networks", counting)
+    monkeypatch.setattr(_streams, "train_networks", counting)
     whole = condense(digits, SPACE, "hcdc", **TWENTY, val_method=val_method, options=BESIDE)
     assert trained == [2, 2, 2, 2, 1]
     trained.clear()

@@ -15,8 +15,6 @@ from torch import nn
 from torch.nn import functional as F
 
 import hcdc.condensers.validation._examples as probing
-import hcdc.training._predictors as predicting
-import hcdc.training._truth as truths
 from hcdc.condensers import (
     Probing,
     Slopes,
@@ -45,7 +43,8 @@ from hcdc.core.seeds import stream
 from hcdc.datasets import data
 from hcdc.spaces import Finite, NASBench201, PolynomialFilter, halves
 from hcdc.tasks import ImageTask
-from hcdc.training import predictors
+from hcdc.training import _lanes, predictors
+from hcdc.truth import _trained
 
 __all__ = ["short_recipes"]
 
@@ -787,8 +786,7 @@ def trained(monkeypatch):
 
         return many
 
-    for module in (predicting, truths):
-        monkeypatch.setattr(module, "train_many", counting(module.train_many))
+    monkeypatch.setattr(_lanes, "train_many", counting(_lanes.train_many))
     return seen
 
 
@@ -829,18 +827,16 @@ def test_interrupted_trainings_on_the_copy_continue(
 @pytest.fixture
 def diverging(monkeypatch):
     """A list of candidates that diverge on the full data, to be filled."""
-    lost, run_candidates = [], truths.run_candidates
+    lost, score = [], _trained.score
 
-    def spoiled(task, space, configs, train, parts, *rest):
-        *others, keep, kept = rest
-
+    def spoiled(job):
         def spoil(batch):
-            bad = {f"{part}.{what}": float("nan") for part in parts for what in ("loss", "score")}
-            keep([(c, dataclasses.replace(r, values=bad) if c in lost else r) for c, r in batch])
+            bad = {f"{part}.{what}": float("nan") for part in job.parts for what in ("loss", "score")}
+            job.on_batch([(c, dataclasses.replace(r, values=bad) if c in lost else r) for c, r in batch])
 
-        return run_candidates(task, space, configs, train, parts, *others, spoil, kept)
+        return score(dataclasses.replace(job, on_batch=spoil))
 
-    monkeypatch.setattr(truths, "run_candidates", spoiled)
+    monkeypatch.setattr(_trained, "score", spoiled)
     return lost
 
 

@@ -12,7 +12,6 @@ from judged_copies import FULL, SPACE, copy_of, graph_data
 from scipy import stats
 
 import hcdc.evaluation._evaluate as judging
-import hcdc.training._truth as truths
 from hcdc.condensers import condense
 from hcdc.core import records
 from hcdc.core.configs import config_hash
@@ -25,6 +24,8 @@ from hcdc.evaluation import agreement, break_even, evaluate, judges
 from hcdc.reporting import findings
 from hcdc.spaces import Finite, GNNZoo, PolynomialFilter, halves
 from hcdc.tasks import GraphTask, TableTask
+from hcdc.training import _lanes
+from hcdc.truth import TrainedTruth, _trained
 from recipes import change_recipes
 
 TASK = GraphTask(graph_data())
@@ -196,7 +197,7 @@ def test_what_is_not_defined_says_whose_scores_are_to_blame():
 
 def test_a_truth_without_a_ranking_is_said_once(monkeypatch):
     same = [judging.Result({"val.score": 0.5, "test.score": 0.5}, 1.0)] * 6
-    monkeypatch.setattr(judging, "truth", lambda *_, **__: same)
+    monkeypatch.setattr(TrainedTruth, "results", lambda *_: same)
     found = judge()
     assert "the same on the full data" in found["note"]
     assert {rival["note"] for rival in found["rivals"]} == {""}
@@ -252,21 +253,21 @@ def test_one_diverging_candidate_does_not_end_the_evaluation(monkeypatch, tmp_pa
 
 def spoil(monkeypatch, lost):
     """Some candidates diverge on the full data."""
-    run_candidates = truths.run_candidates
+    score = _trained.score
 
-    def diverging(task, space, configs, train, parts, *rest):
-        *others, keep, kept = rest
-        assert kept
-        bad = {f"{part}.{what}": math.nan for part in parts for what in ("loss", "score")}
+    def diverging(job):
+        assert job.keep_diverged
+        bad = {f"{part}.{what}": math.nan for part in job.parts for what in ("loss", "score")}
         some = [config_hash(config) for config in lost]
 
         def spoiled(batch):
             spoil = [config_hash(config) in some for config, _ in batch]
-            keep([(c, dataclasses.replace(r, values=bad) if s else r) for (c, r), s in zip(batch, spoil)])
+            found = [(c, dataclasses.replace(r, values=bad) if s else r) for (c, r), s in zip(batch, spoil)]
+            job.on_batch(found)
 
-        return run_candidates(task, space, configs, train, parts, *others, spoiled, kept)
+        return score(dataclasses.replace(job, on_batch=spoiled))
 
-    monkeypatch.setattr(truths, "run_candidates", diverging)
+    monkeypatch.setattr(_trained, "score", diverging)
 
 
 def test_who_diverges_on_the_full_data_is_last_of_the_truth(monkeypatch, tmp_path, caplog):
@@ -282,7 +283,7 @@ def test_who_diverges_on_the_full_data_is_last_of_the_truth(monkeypatch, tmp_pat
     assert found["proxy"] == plain["proxy"]
     assert found["spearman"] == pytest.approx(stats.spearmanr(found["truth"], plain["proxy"]).statistic)
     assert f"full data: 2 of 6 candidates diverged and are ranked last: {drawn[1]}, {drawn[4]}" in caplog.text
-    monkeypatch.setattr(truths, "run_candidates", lambda *_: pytest.fail("nothing may be trained again"))
+    monkeypatch.setattr(_trained, "score", lambda _: pytest.fail("nothing may be trained again"))
     again = judge(cache=tmp_path, rivals=False).as_dict()
     for key in ("truth", "test", "diverged_on_full", "spearman"):
         assert again[key] == found[key]
@@ -415,13 +416,13 @@ def test_graph_networks_are_judged_one_by_one():
 def trained(monkeypatch):
     """How many candidates were trained for the truth."""
     calls = []
-    run_candidates = truths.run_candidates
+    score = _trained.score
 
-    def counted(task, space, configs, *rest):
-        calls.append(len(configs))
-        return run_candidates(task, space, configs, *rest)
+    def counted(job):
+        calls.append(len(job.configs))
+        return score(job)
 
-    monkeypatch.setattr(truths, "run_candidates", counted)
+    monkeypatch.setattr(_trained, "score", counted)
     return calls
 
 
@@ -446,14 +447,14 @@ def test_full_data_results_are_used_again(trained, tmp_path):
 
 def test_scoring_the_test_nodes_is_no_part_of_a_trial_on_the_full_data(monkeypatch, tmp_path):
     """By a clock that stands but for scoring, a second a node."""
-    now, score_many = [0.0], truths.score_many
+    now, score_many = [0.0], _lanes.score_many
 
     def timed(bound, params, lam, part):
         now[0] += len(part)
         return score_many(bound, params, lam, part)
 
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    monkeypatch.setattr(truths, "score_many", timed)
+    monkeypatch.setattr(_lanes, "score_many", timed)
     for _ in range(2):
         found = judge(cache=tmp_path, rivals=False)
         assert found["full_seconds"] == pytest.approx(len(TASK.val))  # six candidates in one batch
@@ -461,7 +462,7 @@ def test_scoring_the_test_nodes_is_no_part_of_a_trial_on_the_full_data(monkeypat
 
 def test_an_interrupted_truth_goes_on_where_it_stopped(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(GraphTask, "lanes", lambda *_: 4)  # two candidates of two seeds a batch
-    append, appended = truths.records.append, []
+    append, appended = _trained.records.append, []
 
     def stopping(file, record):
         append(file, record)
@@ -469,10 +470,10 @@ def test_an_interrupted_truth_goes_on_where_it_stopped(trained, tmp_path, monkey
         if len(appended) == 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(truths.records, "append", stopping)
+    monkeypatch.setattr(_trained.records, "append", stopping)
     with pytest.raises(KeyboardInterrupt):
         judge(cache=tmp_path, rivals=False)
-    monkeypatch.setattr(truths.records, "append", append)
+    monkeypatch.setattr(_trained.records, "append", append)
     found = judge(cache=tmp_path, rivals=False)
     assert trained == [6, 2]
     assert found["truth"] == judge(rivals=False)["truth"]
@@ -494,14 +495,14 @@ class Stopping(Progress):
 @pytest.fixture
 def lanes(monkeypatch):
     """Lanes of every training call; at most four train at once, so two candidates of two seeds."""
-    seen, train_many = [], truths.train_many
+    seen, train_many = [], _lanes.train_many
     monkeypatch.setattr(GraphTask, "lanes", lambda *_: 4)
 
     def counted(task, params, lam, data, recipe):
         seen.append(len(lam))
         return train_many(task, params, lam, data, recipe)
 
-    monkeypatch.setattr(truths, "train_many", counted)
+    monkeypatch.setattr(_lanes, "train_many", counted)
     return seen
 
 
@@ -539,14 +540,14 @@ def test_an_interrupted_evaluation_goes_on_where_it_stopped(lanes, tmp_path):
 
 
 def test_seconds_of_an_interrupted_evaluation_are_counted(lanes, tmp_path, monkeypatch):
-    now, count = [0.0], truths.train_many
+    now, count = [0.0], _lanes.train_many
 
     def slow(*arguments):
         now[0] += 30
         return count(*arguments)
 
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    monkeypatch.setattr(truths, "train_many", slow)
+    monkeypatch.setattr(_lanes, "train_many", slow)
     small = copy_of(record={"condense_seconds": 1e6})
     for stop in (5, 3):  # in the copy's trainings, then in those of a rival
         with pytest.raises(KeyboardInterrupt):
@@ -721,9 +722,9 @@ def test_settings_that_make_the_truth():
     accuracies = []
     for repeat in range(FULL.seeds):
         keys = [(config_hash(config), repeat)]
-        params = truths.init_many(bound, keys, 0, "truth", "cpu")
+        params = _lanes.init_many(bound, keys, 0, "truth", "cpu")
         lam = SPACE.encode(config).float()[None]
-        params = truths.train_many(bound, params, lam, TASK.train, FULL)
+        params = _lanes.train_many(bound, params, lam, TASK.train, FULL)
         logits = bound.predict({k: v[0] for k, v in params.items()}, lam[0], TASK.val)
         accuracies.append(float((logits.argmax(1) == TASK.val.y).float().mean()))
     assert found["truth"][0] == pytest.approx(np.mean(accuracies), abs=1e-6)

@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 import hcdc.evaluation._evaluate as evaluating
-import hcdc.training._truth as truths
 from hcdc.condensers import companion_configs, condense
 from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError
@@ -21,9 +20,10 @@ from hcdc.datasets import CondensedDataset, Images, data
 from hcdc.evaluation import evaluate, reopen_task, ridge_predictions
 from hcdc.evaluation._evaluate import _visits
 from hcdc.reporting import validation_choice
-from hcdc.spaces import Finite, NASBench201, TableTruth, halves
+from hcdc.spaces import Finite, NASBench201, halves
 from hcdc.tasks import ImageTask
-from hcdc.training import Result, predictors
+from hcdc.training import Result, _streams, predictors
+from hcdc.truth import TableTruth, TrainedTruth, Truth
 from recipes import change_recipes
 
 SPACE = NASBench201(channels=2)
@@ -47,16 +47,19 @@ def short_recipes():
         yield
 
 
-class FakeTable:
-    """Results by formula, with the four methods of `TableTruth`; keeps what it was asked."""
+class FakeTable(Truth):
+    """Results by formula; keeps what it was asked."""
 
     def __init__(self):
         self.asked = []
 
-    def score(self, config, part, epochs=200):
-        self.asked.append((config_hash(config), part, epochs))
+    def score(self, config, part, fidelity=None):
+        self.asked.append((config_hash(config), part, fidelity or 200))
         number = int(config_hash(config)[:6], 16) / 16**6
-        return {"val": number, "test": 1 - number}[part] * (1 if epochs == 200 else -1)
+        return {"val": number, "test": 1 - number}[part] * (1 if fidelity is None else -1)
+
+    def known(self, config):
+        return True
 
     def seconds(self, config):
         return 100.0
@@ -182,10 +185,10 @@ def test_probes_are_known_by_validation_and_never_by_test(copied):
 def test_trained_probes_are_known_by_validation_and_never_by_test(monkeypatch, digits):
     """Whose order is the other way round here."""
 
-    def trained(task, space, configs, *_, **__):
+    def trained(self, configs, parts=None):
         return [Result({"val.score": k / 10, "test.score": -k / 10}, 1.0) for k in range(len(configs))]
 
-    monkeypatch.setattr("hcdc.condensers.validation._trained.full_truth", trained)
+    monkeypatch.setattr(TrainedTruth, "results", trained)
     given = {"train_size": 20, "val_size": 10, "val_method": "weighted", "options": PROBING}
     small = condense(digits, SPACE, "hcdc", **given)
     assert small.meta["probes"]["score"] == [k / 10 for k in range(6)]
@@ -370,7 +373,7 @@ def test_the_shorter_training_has_as_many_visits_as_the_copy(digits, monkeypatch
 
     monkeypatch.setattr(evaluating, "_Judge", Results)
     known = [evaluating.Result({"val.score": 0.1 * k, "test.score": 0.1 * k}, 1.0) for k in range(4)]
-    monkeypatch.setattr(evaluating, "truth", lambda *a, **k: known)
+    monkeypatch.setattr(TrainedTruth, "results", lambda *_: known)
     evaluate(CondensedDataset(small.train, small.val, meta), candidates=4)
     assert [recipe.steps for recipe in recipes] == [117]
     assert recipes[0] == dataclasses.replace(full, steps=117)
@@ -417,7 +420,7 @@ def test_what_cannot_be_drawn_is_found_out_before_the_work(digits, monkeypatch):
         raise InputError("no such set")
 
     monkeypatch.setattr(ImageTask, "sample", nothing)
-    monkeypatch.setattr(evaluating, "truth", lambda *_, **__: pytest.fail("nothing may be trained"))
+    monkeypatch.setattr(TrainedTruth, "results", lambda *_: pytest.fail("nothing may be trained"))
     with pytest.raises(InputError, match="no such set"):
         evaluate(small, candidates=3)
 
@@ -430,9 +433,9 @@ def test_scoring_the_rivals_sets_is_no_part_of_a_trial(digits, monkeypatch):
         now[0] += len(part)
         return torch.tensor([[float(params["stem.weight"].sum()), 0.5]])
 
-    monkeypatch.setattr(truths.torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    monkeypatch.setattr(truths, "_score", timed)
+    monkeypatch.setattr(_streams, "score_images", timed)
     small = condense(digits, SPACE, "random", train_size=10)
     alone, judged = (evaluate(small, candidates=3, table=FakeTable(), rivals=some) for some in (False, True))
     assert judged["proxy_seconds"] == alone["proxy_seconds"] == 3 * 2 * len(small.val)
@@ -449,9 +452,9 @@ def slow_scores(monkeypatch):
         now[0] += len(part)
         return torch.tensor([[1.0, 1 / now[0]]])
 
-    monkeypatch.setattr(truths.torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    monkeypatch.setattr(truths, "_score", timed)
+    monkeypatch.setattr(_streams, "score_images", timed)
 
 
 @pytest.mark.usefixtures("slow_scores")

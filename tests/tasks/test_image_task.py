@@ -196,8 +196,6 @@ def test_the_validation_loss_by_the_statistics_of_other_images():
 
     slope = sum((of_params[n] * along[n]).sum() for n in params) + of_lam @ to
     torch.testing.assert_close(slope, (at(1e-7) - at(-1e-7)) / 2e-7, rtol=1e-5, atol=1e-7)
-    with pytest.raises(InputError, match="'statistics' 'train': networks that are not of cells"):
-        dataclasses.replace(ImageTask(some_images(), "convnet").bind(SPACE), reference=reference)
 
 
 def test_networks_by_model():

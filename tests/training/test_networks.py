@@ -16,7 +16,7 @@ from hcdc.networks._cells import CONV_3X3
 from hcdc.spaces import NASBench201, cell_string
 from hcdc.tasks import ImageTask, draw_flip_crop, flip_crop
 from hcdc.training import _networks, train_networks
-from hcdc.training._networks import Layout, batches, forward, learning_rates, side_by_side
+from hcdc.training._networks import Layout, batches, forward, learning_rates
 
 SPACE = NASBench201(channels=2)
 CELL = "|nor_conv_3x3~0|+|nor_conv_1x1~0|avg_pool_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_1x1~2|"
@@ -477,14 +477,14 @@ def test_repeats_that_the_limit_does_not_divide_are_all_trained(train, monkeypat
 def test_outputs_have_a_dimension_of_lanes(name, train):
     network = NETWORKS[name]
     params = network.init(stream(0, "test", 0))
-    assert side_by_side(network, 1) is network
+    assert network.side_by_side(1) is network
     found = forward(network, params, train.x)
     assert found.shape == (1, 20, 10)
     assert torch.equal(found[0], network.forward(params, None, train.x))
     if name == "cell":
         other = network.init(stream(0, "test", 1))
         both = {key: torch.cat([p, other[key]]) for key, p in params.items()}
-        many = forward(side_by_side(network, 2), both, train.x)
+        many = forward(network.side_by_side(2), both, train.x)
         assert many.shape == (2, 20, 10)
         torch.testing.assert_close(many[:1], found, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(many[1:], forward(network, other, train.x), rtol=1e-4, atol=1e-5)
@@ -543,7 +543,7 @@ def test_with_a_reference_scores_are_those_of_torch_in_eval(fused, theta, train,
         assert torch.equal(by_batch[0], network.forward(params, None, scored))
         assert float((by_batch - found).abs().max()) > 0.1
     both = {name: torch.cat([params[name] for params in theta]) for name in theta[0]}
-    many = forward(side_by_side(network, 2), both, scored, train.x)
+    many = forward(network.side_by_side(2), both, scored, train.x)
     assert many.shape == (2, 10, 10)
     torch.testing.assert_close(many.double(), expected, rtol=1e-4, atol=1e-4)
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.configs import config_hash
-from hcdc.core.errors import InputError
+from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
@@ -18,17 +18,17 @@ from hcdc.datasets import Rows, TableData, data
 from hcdc.spaces import Finite, NASBench201, stack
 from hcdc.tasks import ImageTask, TableTask
 from hcdc.training import (
+    Job,
+    _lanes,
     _networks,
+    _streams,
     init_many,
     predictors,
     run_candidates,
-    run_on_sets,
+    score,
     train_many,
     train_networks,
 )
-from hcdc.training import _predictors as predicting
-from hcdc.training import _truth as truths
-from hcdc.training._predictors import image_networks, statistics_of
 
 SPACE = NASBench201(channels=2)
 RECIPE = Recipe(steps=3, lr=0.05, optimizer="sgd", batch=10, seeds=2)
@@ -54,7 +54,7 @@ def made(task, cells):
 @pytest.fixture(scope="module")
 def trained(task, cells, made):
     """The networks of the cells, and what training makes of their parameters, by cell and repeat."""
-    networks = image_networks(task, SPACE, cells)
+    networks = [task.network(SPACE, cell).fast() for cell in cells]
     found = train_networks(
         networks, [made[0]], RECIPE, lambda n, k, r, p: {name: q.clone() for name, q in p.items()},
         seed=3, role="probe", device="cpu",
@@ -134,13 +134,6 @@ def test_a_predictor_keeps_its_own_parameters(task, cells, made, four):
     assert not torch.equal(four[0](task.val), four[1](task.val))
 
 
-def test_candidates_are_trained_with_torchs_own_batch_norm(task, cells):
-    assert all(network.fused for network in image_networks(task, SPACE, cells))
-    own = ImageTask(task.data, lambda config: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))
-    space = Finite("width", [1, 2])
-    assert len(image_networks(own, space, space.candidates())) == 2
-
-
 def test_tables_have_predictors_too():
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.normal(size=(40, 3)))
@@ -203,20 +196,22 @@ def test_results_of_lanes_are_those_of_every_repeat(task, cells, made, four, two
             assert float(losses.std()) > 1e-3
             assert result.values[f"{name}.loss"] == pytest.approx(float(losses.mean()), rel=1e-3)
             assert result.values[f"{name}.score"] == pytest.approx(float(scores.mean()), abs=1e-3)
+            assert result.repeats[f"{name}.loss"] == pytest.approx(losses.tolist(), rel=1e-3)
+            assert result.repeats[f"{name}.score"] == pytest.approx(scores.tolist(), abs=1e-3)
 
 
 @pytest.mark.parametrize("scored", [1000, 200])
 def test_a_score_is_loss_and_accuracy_by_lane(scored, task, trained, monkeypatch):
     """Of one share, and of three: 180, 180 and 179 images, each with BatchNorm's statistics of its own."""
-    monkeypatch.setattr(truths, "SCORED", scored)
+    monkeypatch.setattr(_streams, "SCORED", scored)
     order = torch.arange(539) if scored == 1000 else torch.randperm(539, generator=stream(0, "shares"))
     shares = task.inputs(task.val.x)[order].tensor_split(1 if scored == 1000 else 3)
     network, thetas = trained[0][0], trained[1][0]
     both = {name: torch.cat([theta[name] for theta in thetas]) for name in thetas[0]}
-    found = truths._score(_networks.side_by_side(network, 2), both, task, task.val, None)
+    found = _streams.score_images(network.side_by_side(2), both, task, task.val, None)
     assert found.shape == (2, 2)
     for row, theta in zip(found, thetas):
-        (alone,) = truths._score(network, theta, task, task.val, None)
+        (alone,) = _streams.score_images(network, theta, task, task.val, None)
         outputs = torch.cat([network.forward(theta, None, x) for x in shares])[order.argsort()]
         expected = torch.stack([task.loss(outputs, task.val), task.score(outputs, task.val)])
         torch.testing.assert_close(alone, expected)
@@ -234,7 +229,7 @@ def test_a_result_does_not_depend_on_the_candidates_beside_it(task, cells, made)
 
 def test_images_that_lie_class_by_class_are_scored_like_others(task, cells, made, monkeypatch):
     """Shares of one class each would have BatchNorm's statistics of that class."""
-    monkeypatch.setattr(truths, "SCORED", 20)
+    monkeypatch.setattr(_streams, "SCORED", 20)
     by_class = task.subset(task.val, task.val.y.argsort(stable=True))
     shuffled = task.subset(task.val, torch.randperm(539, generator=torch.Generator().manual_seed(1)))
     parts = {"sorted": by_class, "shuffled": shuffled}
@@ -245,7 +240,7 @@ def test_images_that_lie_class_by_class_are_scored_like_others(task, cells, made
 
 def test_parts_are_scored_in_equal_shares(task, cells, made, monkeypatch):
     """BatchNorm takes the statistics of a share; 539 images in shares of at most 200 are 180, 180 and 179."""
-    monkeypatch.setattr(truths, "SCORED", 200)
+    monkeypatch.setattr(_streams, "SCORED", 200)
     train, found = made
     got = results(task, cells[:1], train, {"val": task.val})[0].values["val.score"]
     order = torch.randperm(539, generator=stream(0, "shares"))
@@ -259,7 +254,7 @@ def test_parts_are_scored_in_equal_shares(task, cells, made, monkeypatch):
 
 def test_a_network_that_diverges_is_named(task, cells, made):
     wild = dataclasses.replace(RECIPE, lr=1e30)
-    with pytest.raises(truths.NumericalError, match=r"candidate .*cell.* non-finite loss .*\(now 1e\+30\)"):
+    with pytest.raises(NumericalError, match=r"candidate .*cell.* non-finite loss .*\(now 1e\+30\)"):
         run_candidates(task, SPACE, cells[:1], made[0], {"val": task.val}, wild, 0, "x", "cpu")
 
 
@@ -285,10 +280,11 @@ def in_front(network, theta, train, x):
 def test_the_statistics_of_a_recipe(task):
     stored = task.subset(task.train, torch.arange(7))
     assert stored.x.dtype == torch.uint8
-    assert statistics_of(task, stored, RECIPE) is None
-    assert torch.equal(statistics_of(task, stored, BY_TRAIN), task.inputs(stored.x))
+    by_batch, by_train = (Job(task, SPACE, [], [stored], recipe) for recipe in (RECIPE, BY_TRAIN))
+    assert _streams._statistics(by_batch, stored) is None
+    assert torch.equal(_streams._statistics(by_train, stored), task.inputs(stored.x))
     ready = task.sample("train", 10, 0)
-    assert torch.equal(statistics_of(task, ready, BY_TRAIN), ready.x)
+    assert torch.equal(_streams._statistics(by_train, ready), ready.x)
 
 
 def test_predictors_follow_the_recipe(task, made, trained, by_train):
@@ -358,7 +354,7 @@ def test_lanes_with_statistics_of_training_are_repeats_one_by_one(task, cells, m
 def test_results_by_statistics_of_training_do_not_depend_on_shares(
     scored, task, cells, made, by_train, monkeypatch
 ):
-    monkeypatch.setattr(truths, "SCORED", scored)
+    monkeypatch.setattr(_streams, "SCORED", scored)
     few = task.sample("val", 20, 0)
     parts = {"val": task.val, "bright": task.replace(few, {"x": 2 * few.x + 0.5})}
     got = run_candidates(task, SPACE, cells, made[0], parts, BY_TRAIN, 3, "probe", "cpu")
@@ -377,7 +373,7 @@ def test_every_training_set_has_statistics_of_its_own(task, cells, made):
     """Results on two sets together are those on each."""
     other = task.sample("train", 20, 1)
     other = task.replace(other, {"x": 3 * other.x - 1})
-    found = run_on_sets(task, SPACE, cells, [made[0], other], {"val": task.val}, BY_TRAIN, 3, "probe", "cpu")
+    found = score(Job(task, SPACE, cells, [made[0], other], BY_TRAIN, {"val": task.val}, 3, "probe"))
     for train, got in zip((made[0], other), found):
         alone = run_candidates(task, SPACE, cells, train, {"val": task.val}, BY_TRAIN, 3, "probe", "cpu")
         assert [r.values for r in got] == [r.values for r in alone]
@@ -387,7 +383,7 @@ def test_every_training_set_has_statistics_of_its_own(task, cells, made):
 def test_training_sets_may_have_parts_of_their_own(task, cells, made):
     trains, vals = [made[0], task.sample("train", 20, 1)], [task.sample("val", 10, seed) for seed in (0, 1)]
     own = [{"val": val} for val in vals]
-    found = run_on_sets(task, SPACE, cells, trains, own, RECIPE, 3, "probe", "cpu")
+    found = score(Job(task, SPACE, cells, trains, RECIPE, own, 3, "probe"))
     for k, train in enumerate(trains):
         for j, part in enumerate(own):
             alone = run_candidates(task, SPACE, cells, train, part, RECIPE, 3, "probe", "cpu")
@@ -423,65 +419,6 @@ def test_modules_of_a_user_are_scored_by_the_batch_alone(task, made):
     assert len(run_candidates(own, space, space.candidates(), train, parts, RECIPE, 0, "x", "cpu")) == 2
 
 
-def test_full_data_results_are_kept_by_statistics(task, cells, tmp_path):
-    """One cell by both recipes: neither is given the results of the other."""
-    data_with = dataclasses.replace(task.data, train=task.subset(task.train, torch.arange(40)))
-    few, found = ImageTask(data_with), []
-    for statistics in ("batch", "train", "batch"):
-        recipe = Recipe(steps=2, lr=0.05, optimizer="sgd", batch=20, statistics=statistics)
-        found += truths.truth(few, SPACE, cells[:1], recipe, fingerprint="f", description={}, cache=tmp_path)
-    assert found[0].values == found[2].values
-    assert found[0].values["val.loss"] != found[1].values["val.loss"]
-    assert len(list(tmp_path.glob("*.jsonl"))) == 2
-
-
-# --- full-data results of a user's own module ---------------------------------------
-
-
-def truth_of(task, space, tmp_path):
-    recipe = Recipe(steps=2, lr=0.05, optimizer="sgd", batch=64)
-    return truths.truth(
-        task, space, space.candidates(), recipe, fingerprint="f", description={"task": task.spec()},
-        cache=tmp_path,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("zeros", [False, True])
-def test_a_changed_module_is_trained_anew(task, tmp_path, monkeypatch, zeros):
-    """Two modules of one name: the second must not be given the results of the first, also where both begin
-    with a last layer of zeros, so with equal outputs."""
-    space = Finite("width", [4, 8])
-
-    def factory(activation):
-        def make(config):
-            width = config["width"]
-            made = nn.Sequential(nn.Flatten(), nn.Linear(64, width), activation(), nn.Linear(width, 10))
-            if zeros:
-                nn.init.zeros_(made[3].weight)
-                nn.init.zeros_(made[3].bias)
-            return made
-
-        return make
-
-    first, second = (ImageTask(task.data, factory(a)) for a in (nn.ReLU, nn.Tanh))
-    assert first.spec() == second.spec()
-    trained = []
-    run = truths.run_candidates
-    monkeypatch.setattr(
-        truths, "run_candidates", lambda *a, **k: (trained.append(len(a[2])), run(*a, **k))[1]
-    )
-    one, two = truth_of(first, space, tmp_path), truth_of(second, space, tmp_path)
-    assert trained == [2, 2]
-    assert [r.values for r in one] != [r.values for r in two]
-    assert [r.values for r in truth_of(first, space, tmp_path)] == [r.values for r in one]
-    assert trained == [2, 2]  # known
-
-
-def test_the_results_of_cells_are_kept_by_their_hash(task, tmp_path):
-    config = SPACE.candidates()[0]
-    assert task.identity(SPACE, config) == config_hash(config)
-
-
 # --- interruptions ---------------------------------------
 
 
@@ -502,7 +439,7 @@ class Stopping(Progress):
 def counted(monkeypatch):
     """How many candidates each call trained for predictors."""
     calls = []
-    of_images, of_others = predicting.train_networks, predicting.train_many
+    of_images, of_others = _streams.train_networks, _lanes.train_many
 
     def networks(some, *rest, **options):
         calls.append(len(some))
@@ -512,8 +449,8 @@ def counted(monkeypatch):
         calls.append(1)
         return of_others(*arguments)
 
-    monkeypatch.setattr(predicting, "train_networks", networks)
-    monkeypatch.setattr(predicting, "train_many", many)
+    monkeypatch.setattr(_streams, "train_networks", networks)
+    monkeypatch.setattr(_lanes, "train_many", many)
     return calls
 
 
@@ -571,7 +508,7 @@ def test_what_was_kept_does_not_depend_on_the_batches_of_the_rest(
     whole, told = kept(*arguments)
     assert told == ["[1] networks: 2/3", "[1] networks: 3/3"]
     (tmp_path / "state.network1").unlink()
-    monkeypatch.setattr(predicting, "networks_at_once", lambda device: 3)
+    monkeypatch.setattr(_streams, "networks_at_once", lambda device: 3)
     continued, _ = kept(*arguments)
     assert counted == [2, 1, 1]
     for one, other in zip(whole, continued):

@@ -12,8 +12,9 @@ from hcdc.cli._arguments import settings
 from hcdc.condensers import in_words
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.datasets import CondensedDataset, Dataset, ImageData, Images
-from hcdc.spaces import BENCHMARKS, NASBench201Table, Space, TableTruth, from_spec
+from hcdc.spaces import Space, from_spec
 from hcdc.tasks import task_class, task_for
+from hcdc.truth import BENCHMARKS, NASBench201Table, TableTruth
 
 KINDS = {"graph": "a graph", "table": "a table", "image": "images"}
 TAKES = {

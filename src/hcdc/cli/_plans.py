@@ -9,11 +9,12 @@ from hcdc.condensers import full_trainings, in_words
 from hcdc.core.recipe import Recipe
 from hcdc.core.records import device_name
 from hcdc.datasets import CondensedDataset
-from hcdc.spaces import TableTruth, from_spec
+from hcdc.spaces import from_spec
+from hcdc.truth import Truth
 
 
 def judge_lines(
-    small: CondensedDataset, task: Any, candidates: int, device: str, table: TableTruth | None
+    small: CondensedDataset, task: Any, candidates: int, device: str, table: Truth | None
 ) -> list[tuple[str, object]]:
     """What is about to be judged, how, and what it costs."""
     meta, space = small.meta, from_spec(small.meta["space"])
@@ -34,7 +35,7 @@ def judge_lines(
     ]
 
 
-def _full_line(meta: dict[str, Any], table: TableTruth | None) -> tuple[str, object]:
+def _full_line(meta: dict[str, Any], table: Truth | None) -> tuple[str, object]:
     """How candidates are trained on the full data, or the table that has their results."""
     if table is not None:
         return "full data", f"results from the {table.words()}"

@@ -10,8 +10,9 @@ from typing import Any
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.recipe import Recipe
-from hcdc.spaces import Space, TableTruth
+from hcdc.spaces import Space
 from hcdc.tasks import Task
+from hcdc.truth import Truth
 
 
 def check_types(
@@ -50,7 +51,7 @@ def check_sizes(task: Task, train_size: int, val_size: int | None) -> None:
             )
 
 
-def check_truth_has(truth: TableTruth, asked: Sequence[Config], val_method: str) -> None:
+def check_truth_has(truth: Truth, asked: Sequence[Config], val_method: str) -> None:
     """Refuse full-data results where they are not needed, or without those of the probes."""
     if not asked:
         raise InputError(

@@ -11,8 +11,9 @@ import torch
 from hcdc.condensers._plan import TRUTH_EPOCHS, plan
 from hcdc.core.progress import Progress
 from hcdc.datasets import CondensedDataset
-from hcdc.spaces import Space, TableTruth
+from hcdc.spaces import Space
 from hcdc.tasks import Task
+from hcdc.truth import Truth
 
 
 def condense(
@@ -27,7 +28,7 @@ def condense(
     val_method: str | None = None,
     preset: str | None = None,
     options: dict[str, Any] | None = None,
-    truth: TableTruth | None = None,
+    truth: Truth | None = None,
     truth_epochs: int = TRUTH_EPOCHS,
     recipe: Mapping[str, Any] | None = None,
     full_recipe: Mapping[str, Any] | None = None,

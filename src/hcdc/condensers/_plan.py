@@ -21,8 +21,9 @@ from hcdc.core.progress import Progress, duration, timed
 from hcdc.core.recipe import Recipe
 from hcdc.core.records import device_name, environment
 from hcdc.datasets import CondensedDataset
-from hcdc.spaces import Space, TableTruth
-from hcdc.tasks import Task, check_truth
+from hcdc.spaces import Space
+from hcdc.tasks import Task
+from hcdc.truth import Truth, check_truth
 
 METHODS = (*REDUCERS, "hcdc")
 TRAIN = "train."
@@ -55,7 +56,7 @@ class Plan:
     val_size: int
     reducer: Reducer
     way: Validation
-    truth: TableTruth | None
+    truth: Truth | None
     full: Recipe
     calibrated: Recipe
     meta: dict[str, Any] = field(repr=False)
@@ -182,7 +183,7 @@ def plan(
     val_method: str | None = None,
     preset: str | None = None,
     options: Mapping[str, Any] | None = None,
-    truth: TableTruth | None = None,
+    truth: Truth | None = None,
     truth_epochs: int = TRUTH_EPOCHS,
     recipe: Mapping[str, Any] | None = None,
     full_recipe: Mapping[str, Any] | None = None,

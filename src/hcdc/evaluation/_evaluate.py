@@ -28,9 +28,10 @@ from hcdc.core.records import device_name, environment, jsonable
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset, reopen
 from hcdc.evaluation._ridge import ridge_predictions
-from hcdc.spaces import Space, TableTruth, from_spec, halves
-from hcdc.tasks import GraphTask, ImageTask, Task, check_truth, task_from_spec
-from hcdc.training import Result, cache_folder, full_scores, run_candidates, truth
+from hcdc.spaces import Space, from_spec, halves
+from hcdc.tasks import GraphTask, ImageTask, Task, task_from_spec
+from hcdc.training import Result, run_candidates
+from hcdc.truth import TrainedTruth, Truth, cache_folder, check_truth, full_scores
 
 log = logging.getLogger("hcdc")
 
@@ -47,7 +48,7 @@ class Evaluation:
     minus the squared error), what it cost (``condense_seconds``, ``proxy_seconds``, ``full_seconds``,
     ``break_even_trials``), the scores themselves, and one entry a rival. Candidates that ``diverged`` on the
     copy have a score just below the worst of the others; those in ``diverged_on_full`` have the worst
-    full-data score there is, see `hcdc.training.full_scores`. A rival with random validation examples has so
+    full-data score there is, see `hcdc.truth.full_scores`. A rival with random validation examples has so
     many as its ``val_size``; one that is ``whole`` trains on the full data as long as the full recipe does.
     """
 
@@ -188,7 +189,7 @@ def evaluate(
     rivals: bool = True,
     progress: Progress | None = None,
     condense_seconds: float | None = None,
-    table: TableTruth | None = None,
+    table: Truth | None = None,
 ) -> Evaluation:
     """Rank fresh candidates on the copy and on the full data, and compare.
 
@@ -224,14 +225,11 @@ def evaluate(
     parts = {"copy": small.val if small.val is not None else task.val}
     if rivals:  # what cannot be drawn is found out before the work
         parts |= run.rival_sets()
-    if table is not None:
-        known = [looked_up(table, config) for config in configs]
-    else:
-        known = truth(
-            task, space, configs, full, fingerprint=str(small.meta["data"].get("fingerprint")),
-            description={"task": small.meta["task"], "space": small.meta["space"]},
-            device=device, cache=cache, progress=progress,
-        )  # fmt: skip
+    source = table or TrainedTruth(
+        task, space, full, device=device, cache=cache, progress=progress,
+        fingerprint=str(small.meta["data"].get("fingerprint")),
+    )  # fmt: skip
+    known = source.results(configs)
     scores, test = full_scores(known, "val"), full_scores(known, "test")
     full_seconds = sum(r.seconds_for("val") for r in known)  # a search pays for no test
 
@@ -288,12 +286,6 @@ def evaluate(
             result["rivals"].append({**rival, **found})
     run.forget()
     return Evaluation(result)
-
-
-def looked_up(table: TableTruth, config: Config) -> Result:
-    """The full-data result of a candidate from a table."""
-    values = {f"{part}.score": table.score(config, part) for part in ("val", "test")}
-    return Result(values, table.seconds(config))
 
 
 def break_even(condense_seconds: float | None, per_proxy: float, per_full: float) -> int | None:
@@ -353,7 +345,7 @@ class _Judge:
         device: torch.device | str,
         progress: Progress,
         folder: Path | None,
-        table: TableTruth | None = None,
+        table: Truth | None = None,
     ):
         self.table, self.progress, self.folder = table, progress, folder
         self.kept: list[Checkpoint] = []

@@ -57,9 +57,10 @@ from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import derive, numpy_stream, stream
 from hcdc.datasets import CondensedDataset, Images, data
 from hcdc.experiments._command import as_command, integers
-from hcdc.spaces import NASBench201, NASBench201Table, TableTruth
+from hcdc.spaces import NASBench201
 from hcdc.tasks import ImageTask
-from hcdc.training import predictors, run_on_sets
+from hcdc.training import Job, predictors, score
+from hcdc.truth import NASBench201Table, TableTruth
 
 PROTOCOL = "nas201"
 TUNING, APART, REAL = 1512, 1000, 2000
@@ -245,9 +246,9 @@ class Protocol:
     ) -> tuple[list[dict[str, Any]], float]:
         """Scores of judging cells on every part of each training set, and the seconds that a set took."""
         begun = time.perf_counter()
-        results = run_on_sets(
-            self.task, self.space, cells, trains, parts, recipe, 0, "judge", self.device
-        )  # fmt: skip
+        results = score(
+            Job(self.task, self.space, cells, trains, recipe, parts, role="judge", device=self.device)
+        )
         names = [f"{part}.{what}" for part in parts[0] for what in ("loss", "score")]
         tables = [{name: [round(r.values[name], 5) for r in own] for name in names} for own in results]
         return tables, (time.perf_counter() - begun) / len(trains)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -19,9 +20,13 @@ class Network(ABC):
 
     Attributes:
         takes: The kind of inputs: ``"graph"`` (a `Graph`) or ``"image"`` (images ``[n, c, h, w]``).
+        lanes: R networks side by side, of equal shape and with parameters of their own, as one.
+        can_run_side_by_side: Whether there may be several lanes.
     """
 
     takes: str
+    lanes: int = 1
+    can_run_side_by_side: ClassVar[bool] = False
 
     def prepare(self, inputs: Any) -> None:
         """Make what ``forward`` needs of ``inputs``, before any ``torch.func`` transform runs."""
@@ -34,6 +39,39 @@ class Network(ABC):
     @abstractmethod
     def forward(self, params: Params, lam: Any, inputs: Any) -> Tensor:
         """Logits ``[n, classes]``, one row per node or image, at hyperparameters lambda ``[H]``."""
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each parameter."""
+        start = self.init(torch.Generator().manual_seed(0))
+        return {name: tuple(p.shape) for name, p in start.items()}
+
+    def parameter_count(self) -> int:
+        """Number of parameters."""
+        return sum(math.prod(shape) for shape in self.shapes().values())
+
+    def fast(self) -> Self:
+        """The form for plain training, whose derivatives may be right in reverse mode only."""
+        return self
+
+    def side_by_side(self, lanes: int) -> Self:
+        """The network that computes so many lanes of this one."""
+        if lanes != 1:
+            raise InputError(f"{type(self).__name__} runs alone, not {lanes} side by side")
+        return self
+
+    def forward_with_reference(self, params: Params, lam: Any, inputs: Any, reference: Any) -> Tensor:
+        """Logits of ``inputs`` with normalisation statistics taken from ``reference`` alone."""
+        raise InputError(
+            "recipe setting 'statistics' 'train': modules of your own are scored with the statistics of the "
+            "images that are scored; choose 'batch'"
+        )
+
+    def drawn(self, tau: float) -> Self:
+        """The relaxed network whose operations are drawn (GDAS) at temperature ``tau``."""
+        raise InputError(
+            "relaxation 'gdas' draws the operations of cells, and this network has none; leave it out, or "
+            "take images and NASBench201"
+        )
 
 
 def check_lam(lam: Tensor, dimension: int) -> None:

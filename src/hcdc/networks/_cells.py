@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.util
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -247,6 +248,22 @@ class CellNetwork(Network):
     tau: float = 0.0
 
     takes = "image"
+    can_run_side_by_side = True
+
+    def fast(self) -> Self:
+        return dataclasses.replace(self, fused=True)
+
+    def side_by_side(self, lanes: int) -> Self:
+        return self if lanes == 1 else dataclasses.replace(self, lanes=lanes)
+
+    def drawn(self, tau: float) -> Self:
+        return dataclasses.replace(self, tau=tau)
+
+    def forward_with_reference(self, params: Params, lam: Any, images: Tensor, reference: Tensor) -> Tensor:
+        """Logits of ``images``, BatchNorm by the statistics of the images ``reference`` ``[r, c, h, w]``."""
+        behind = dataclasses.replace(self, reference=len(reference))
+        logits = behind.forward(params, lam, torch.cat([reference, images]))
+        return logits[..., len(reference) :, :]
 
     def shapes(self) -> Shapes:
         """The shape of each parameter, from the stem to the classifier.

@@ -59,9 +59,9 @@ class ZooNetwork(Network):
                 params[name] = (2 * torch.rand(shape, generator=generator) - 1) * bound
         return params
 
-    def shapes(self) -> dict[str, torch.Size]:
+    def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of each parameter."""
-        return {name: parameter.shape for name, parameter in self._stack.named_parameters()}
+        return {name: tuple(parameter.shape) for name, parameter in self._stack.named_parameters()}
 
     def forward(self, params: Params, lam: Tensor, graph: Graph) -> Tensor:
         """Logits ``[n, classes]``; a network of one filter does not read ``lam`` ``[H]``."""

@@ -9,11 +9,7 @@ from hcdc.spaces._dimension import TRAINING, Dimension
 from hcdc.spaces._finite import Finite, halves, project_simplex
 from hcdc.spaces._gnn_zoo import GNNZoo
 from hcdc.spaces._nasbench201 import (
-    BENCHMARKS,
     NASBench201,
-    NASBench201Table,
-    NATSBench,
-    TableTruth,
     canonical,
     cell_string,
     computation,
@@ -26,7 +22,6 @@ from hcdc.spaces._product import Product
 from hcdc.spaces._registry import from_spec, register
 
 __all__ = [
-    "BENCHMARKS",
     "OPERATIONS",
     "TRAINING",
     "Box",
@@ -36,12 +31,9 @@ __all__ = [
     "Finite",
     "GNNZoo",
     "NASBench201",
-    "NASBench201Table",
-    "NATSBench",
     "PolynomialFilter",
     "Product",
     "Space",
-    "TableTruth",
     "canonical",
     "cell_string",
     "computation",

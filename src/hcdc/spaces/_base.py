@@ -132,7 +132,7 @@ class Space(ABC):
         network = self.network(features, classes, config)
         if network is None:
             return None
-        return sum(p.numel() for p in network.init(torch.Generator().manual_seed(0)).values())
+        return network.parameter_count()
 
     def words(self) -> str:
         """The dimensions in one short line."""

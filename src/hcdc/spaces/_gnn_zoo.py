@@ -124,4 +124,4 @@ class GNNZoo(Space):
         return ZooNetwork(filters, (features, *[width] * (depth - 1), classes))
 
     def parameter_count(self, config: Config, features: int, classes: int) -> int:
-        return sum(shape.numel() for shape in self.network(features, classes, config).shapes().values())
+        return self.network(features, classes, config).parameter_count()

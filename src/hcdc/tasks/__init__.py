@@ -3,7 +3,7 @@
 from hcdc.tasks._augment import draw_flip_crop, flip_crop
 from hcdc.tasks._base import Task
 from hcdc.tasks._graph import GraphTask
-from hcdc.tasks._image import VALIDATED, ImageTask, check_truth
+from hcdc.tasks._image import VALIDATED, ImageTask
 from hcdc.tasks._linear_conv import LinearConvTask
 from hcdc.tasks._pixels import pixels_as_graph
 from hcdc.tasks._registry import register_task, task_class, task_for, task_from_spec
@@ -16,7 +16,6 @@ __all__ = [
     "LinearConvTask",
     "TableTask",
     "Task",
-    "check_truth",
     "draw_flip_crop",
     "flip_crop",
     "pixels_as_graph",

@@ -18,7 +18,7 @@ from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream, stream
-from hcdc.networks import Params
+from hcdc.networks import Network, Params
 from hcdc.spaces import Space
 
 PARTS = ("train", "val", "test")
@@ -131,13 +131,32 @@ class Task(ABC):
         """The task for some data, as the command line's ``flags`` choose it; those not given are absent."""
         return cls(data, **flags)  # type: ignore[call-arg]
 
+    @classmethod
+    def key_of(cls, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """What of a `spec` says what is computed, not where its code lies."""
+        return dict(spec)
+
+    def key(self) -> dict[str, Any]:
+        """The part of cache keys that stands for this task; `identity` stands for a candidate."""
+        return self.key_of(self.spec())
+
     def same_as(self, spec: Mapping[str, Any]) -> bool:
-        """Whether `spec` describes this task."""
-        return self.spec() == dict(spec)
+        """Whether `spec` describes this task, wherever its code lies."""
+        return self.key() == self.key_of(spec)
 
     def identity(self, space: Space, config: Config) -> str:
         """The key of a candidate's results: what it is and, for a user's own model, what it computes."""
         return config_hash(config)
+
+    @property
+    def features(self) -> int:
+        """Features of a node or row, or channels of an image: what networks of a space are built for."""
+        return 1
+
+    @property
+    def image_shape(self) -> tuple[int, ...] | None:
+        """Channels, height and width of its images; None for other data."""
+        return None
 
     # --- losses ---------------------------------------------------------------------------------------------
 
@@ -338,6 +357,14 @@ class Task(ABC):
     def one_network(self) -> str:
         """Why all candidates of a space would be one network; empty where they differ."""
         return ""
+
+    def network(self, space: Space, config: Config) -> Network:
+        """The network of a candidate, where the task's engine trains networks one by one."""
+        raise InputError(f"a {self.kind} task has no network per candidate; its engine must be 'lanes'")
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """What networks see of stored inputs ``[m, ...]``; the same by default."""
+        return x
 
     def fit(self, space: Space) -> None:
         """Refuse a space that this task cannot use."""

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.labels import allocate_labels, draw_members, members
+from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream, stream
 from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets import Graph, GraphData, Nodes
@@ -107,6 +108,13 @@ class GraphTask(Task):
     def num_classes(self) -> int:
         return self.data.num_classes
 
+    @property
+    def features(self) -> int:
+        return self.data.graph.num_features
+
+    def by_recipe(self, recipe: Recipe, train: Nodes | None = None) -> GraphTask:
+        return dataclasses.replace(self, weight_decay=recipe.weight_decay)
+
     def unweighable(self) -> str:
         return "weighted validation nodes would keep the whole graph; choose 'probes', 'both' or 'real'"
 
@@ -118,10 +126,10 @@ class GraphTask(Task):
         return graph_lanes(super().lanes(data, device), data, device)
 
     def parameter_count(self, space: Space, config: Config) -> int | None:
-        return space.parameter_count(config, self.data.graph.num_features, self.num_classes)
+        return space.parameter_count(config, self.features, self.num_classes)
 
     def bind(self, space: Space, config: Config | None = None) -> GraphTask:
-        net = space.network(self.data.graph.num_features, self.data.num_classes, config)
+        net = space.network(self.features, self.data.num_classes, config)
         if net is None or net.takes != "graph":
             raise InputError(f"space '{space.name}' builds no graph network; use PolynomialFilter or GNNZoo")
         return dataclasses.replace(self, net=net)

@@ -21,8 +21,8 @@ from hcdc.core.plugins import load_attribute
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import derive, stream
 from hcdc.datasets import ImageData, Images
-from hcdc.networks import CellNetwork, ConvNet, Factory, ModuleNetwork, Params, factory_name
-from hcdc.spaces import BENCHMARKS, Space, TableTruth
+from hcdc.networks import ConvNet, Factory, ModuleNetwork, Network, Params, factory_name
+from hcdc.spaces import Space
 from hcdc.tasks._augment import draw_flip_crop, flip_crop
 from hcdc.tasks._base import PARTS, Task
 from hcdc.tasks._registry import register_task
@@ -61,7 +61,7 @@ class ImageTask(Task):
     model: str | Factory = "space"
     weight_decay: float = 5e-4
     smooth: bool = False
-    net: Any = None
+    net: Network | None = None
     reference: Tensor | None = dataclasses.field(default=None, repr=False)
     _parts: dict[str, Images] = dataclasses.field(default_factory=dict, repr=False)
 
@@ -91,11 +91,6 @@ class ImageTask(Task):
             )
         if not self.weight_decay >= 0:
             raise InputError(f"weight_decay {self.weight_decay}: it must be at least 0")
-        if self.reference is not None and not isinstance(self.net, CellNetwork):
-            raise InputError(
-                "recipe setting 'statistics' 'train': networks that are not of cells are scored with the "
-                "statistics of the images that are scored; choose 'batch'"
-            )
 
     def part(self, name: str) -> Images:
         """T_train, T_val or the test images: uint8 as stored, or normalised floating point."""
@@ -131,6 +126,14 @@ class ImageTask(Task):
         return str(size) if size % self.num_classes else f"{size} ({size // self.num_classes} per class)"
 
     @property
+    def features(self) -> int:
+        return self.data.shape[0]
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        return tuple(self.data.shape)
+
+    @property
     def augmentation(self) -> str:
         """What training on the full data is augmented by where nothing else is said: grey images, which are
         often of signs that a mirror makes wrong, are shifted alone; coloured ones are mirrored too."""
@@ -140,7 +143,7 @@ class ImageTask(Task):
         """Images ``[m, c, h, w]`` as networks see them: floating point, normalised."""
         return x if x.is_floating_point() else self.data.normalised(x)
 
-    def network(self, space: Space | None = None, config: Config | None = None) -> Any:
+    def network(self, space: Space | None = None, config: Config | None = None) -> Network:
         """The network of a candidate; the relaxed one of the space where ``config`` is None."""
         channels, height, width = self.data.shape
         if self.model == "convnet":
@@ -173,9 +176,8 @@ class ImageTask(Task):
 
     def parameter_count(self, space: Space, config: Config) -> int | None:
         if self.own_model:
-            params = self.network(space, config).init(torch.Generator().manual_seed(0))
-            return sum(int(p.numel()) for p in params.values())
-        return space.parameter_count(config, self.data.shape[0], self.num_classes)
+            return self.network(space, config).parameter_count()
+        return space.parameter_count(config, self.features, self.num_classes)
 
     @torch.no_grad()
     def identity(self, space: Space, config: Config) -> str:
@@ -201,19 +203,17 @@ class ImageTask(Task):
     def bind(self, space: Space, config: Config | None = None) -> ImageTask:
         return dataclasses.replace(self, net=self.network(space, config))
 
-    def _network(self) -> Any:
+    def _network(self) -> Network:
         if self.net is None:
             raise InputError("this ImageTask has no network yet; bind it to a space: task.bind(space)")
         return self.net
 
     def init(self, generator: torch.Generator) -> Params:
-        params: Params = self._network().init(generator)
-        return params
+        return self._network().init(generator)
 
     def predict(self, params: Params, lam: Tensor, data: Images) -> Tensor:
         """Logits ``[m, classes]``; BatchNorm takes the statistics of these m images."""
-        logits: Tensor = self._network().forward(params, lam, self.inputs(data.x))
-        return logits
+        return self._network().forward(params, lam, self.inputs(data.x))
 
     def loss(self, outputs: Tensor, data: Images) -> Tensor:
         if data.weight is None:
@@ -225,9 +225,8 @@ class ImageTask(Task):
         if self.reference is None:
             outputs = self.predict(params, lam, data)
         else:
-            first = len(self.reference)
-            behind = dataclasses.replace(self._network(), reference=first)
-            outputs = behind.forward(params, lam, torch.cat([self.reference, self.inputs(data.x)]))[first:]
+            network, x = self._network(), self.inputs(data.x)
+            outputs = network.forward_with_reference(params, lam, x, self.reference)
         return -soft_accuracy(outputs, data.y) if self.smooth else self.loss(outputs, data)
 
     def target(self) -> ImageTask:
@@ -369,9 +368,7 @@ class ImageTask(Task):
         bound = self.bind(space)
         if relaxation == "softmax":
             return bound
-        if not isinstance(bound.net, CellNetwork):
-            super().relaxed(space, relaxation, tau)
-        return dataclasses.replace(bound, net=dataclasses.replace(bound.net, tau=tau))
+        return dataclasses.replace(bound, net=bound._network().drawn(tau))
 
     def sampled(self, nodes: int, fanouts: Sequence[int], seed: int) -> tuple[Images, Images]:
         """``nodes`` training images and four times as many validation images, equally many per class."""
@@ -415,33 +412,13 @@ class ImageTask(Task):
             )
         return cls(data, **settings)
 
+    @classmethod
+    def key_of(cls, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """A user's model is ``"own"``, in whichever module its factory lies: `identity` says what it
+        computes."""
+        return {**spec, "model": "own"} if ":" in str(spec.get("model")) else dict(spec)
+
     def spec(self) -> dict[str, Any]:
         """JSON-able settings, stored in the condensed file; a factory by its name."""
         model = self.model if isinstance(self.model, str) else factory_name(self.model)
         return {"name": self.kind, "model": model, "weight_decay": self.weight_decay}
-
-
-def check_truth(truth: Any, task: Task) -> None:
-    """Refuse what is no table of results, or one that is not about the task: other data or networks."""
-    if not hasattr(truth, "spec"):
-        raise InputError(
-            f"truth is {type(truth).__name__}; give a table: TableTruth(NASBench201Table(file), 'cifar10')"
-        )
-    if not isinstance(truth, TableTruth):
-        return
-    if not isinstance(task, ImageTask):
-        raise InputError(
-            f"truth: the table has results on images, and the task is a {task.kind}; leave it out"
-        )
-    if task.model != "space":
-        raise InputError(
-            "truth: a NAS-Bench-201 table has results of its cells, and the task has another model; leave "
-            "it out"
-        )
-    shape, classes = tuple(task.data.shape), BENCHMARKS[truth.dataset]
-    if (shape, task.num_classes) != ((3, 32, 32), classes):
-        raise InputError(
-            f"truth: {truth.dataset} has {classes} classes of 3 x 32 x 32 pixels, and '{task.data.name}' has "
-            f"{task.num_classes} of {' x '.join(map(str, shape))}, so the table's results are not about it; "
-            "leave it out"
-        )

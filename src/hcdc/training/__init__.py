@@ -1,4 +1,4 @@
-"""Training one candidate or many, and full-data results with their cache."""
+"""Training one candidate or many: jobs, and the engines that train and score them."""
 
 from hcdc.training._adam import Adam
 from hcdc.training._augment import (
@@ -18,7 +18,20 @@ from hcdc.training._convnets import (
     recorded,
     train_convnets,
 )
+from hcdc.training._engine import (
+    ENGINES,
+    Engine,
+    Groups,
+    engine_of,
+    predictors,
+    register_engine,
+    run_candidates,
+    score,
+    train,
+)
 from hcdc.training._gcn import GCNRecipe, gcn_accuracy, gcn_inputs, gcn_logits, train_gcn
+from hcdc.training._job import Job, Predictor, Result, group_by_recipe
+from hcdc.training._lanes import Lanes
 from hcdc.training._many import (
     Scores,
     adam_step,
@@ -27,42 +40,48 @@ from hcdc.training._many import (
     train_many,
 )
 from hcdc.training._networks import train_networks
-from hcdc.training._predictors import Predictor, predictors
-from hcdc.training._truth import Result, cache_folder, full_scores, run_candidates, run_on_sets, truth
+from hcdc.training._streams import Streams
 
 __all__ = [
+    "ENGINES",
     "Adam",
     "Augmentation",
     "Captured",
     "CapturedMany",
     "ConvNetRecipe",
+    "Engine",
     "GCNRecipe",
+    "Groups",
+    "Job",
+    "Lanes",
     "Predictor",
     "Result",
     "Scores",
+    "Streams",
     "adam_step",
     "augment",
     "augment_back",
     "augment_each",
-    "cache_folder",
     "convnet_accuracy",
     "draw_augmentation",
     "draw_each",
     "embeddings",
-    "full_scores",
+    "engine_of",
     "gcn_accuracy",
     "gcn_inputs",
     "gcn_logits",
+    "group_by_recipe",
     "init_many",
     "predictors",
     "recorded",
+    "register_engine",
     "run_candidates",
-    "run_on_sets",
+    "score",
     "score_many",
     "shown",
+    "train",
     "train_convnets",
     "train_gcn",
     "train_many",
     "train_networks",
-    "truth",
 ]

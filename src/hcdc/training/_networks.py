@@ -9,7 +9,6 @@ the CPU networks train on threads of their own, one core each: small convolution
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import math
 from collections import deque
@@ -27,7 +26,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
 from hcdc.datasets import Images
-from hcdc.networks import CellNetwork, ConvNet, Params
+from hcdc.networks import Network, Params
 from hcdc.tasks import draw_flip_crop, flip_crop
 from hcdc.training._captured import record
 
@@ -51,7 +50,7 @@ After = Callable[[int, int, range, Params], T]
 
 
 def train_networks(
-    networks: Sequence[Any],
+    networks: Sequence[Network],
     trains: Sequence[Images],
     recipe: Recipe,
     after: After[T],
@@ -68,12 +67,12 @@ def train_networks(
     draws, so that chance decides less of their order, whichever of them are trained together.
 
     Args:
-        networks: Networks of images, ``init(generator)`` and ``forward(params, lam, images)``.
+        networks: Networks of images.
         trains: Training sets of one size and shape, on ``device``.
         recipe: SGD steps and repeats (``seeds``).
         after: Called with trained networks as soon as they are trained: repeats on one training set that
-            trained as one, with the parameters of `side_by_side` as many. On CUDA the work it launches runs
-            on the network's stream, and what it returns is read after all is done. Parameters are re-used
+            trained as one, with the parameters of `Network.side_by_side` as many. On CUDA the work it
+            launches runs on the network's stream, and what it returns is read after all is done. Parameters are re-used
             afterwards: it copies what it keeps. `forward` gives the outputs.
         inputs: From stored pixels to what networks see (uint8: normalised).
         streams: Networks at the same time on CUDA.
@@ -135,15 +134,15 @@ class _Runs:
     device: torch.device
     inputs: Callable[[Tensor], Tensor]
 
-    def lanes(self, network: Any) -> tuple[int, int]:
+    def lanes(self, network: Network) -> tuple[int, int]:
         """How many repeats, on how many training sets, train as one: divisors of all, on CUDA, of networks
         that can."""
-        if self.device.type != "cuda" or not isinstance(network, CellNetwork):
+        if self.device.type != "cuda" or not network.can_run_side_by_side:
             return 1, 1
         repeats = _divisor(self.recipe.seeds, LANES)
         return repeats, _divisor(len(self.trains), LANES // repeats)
 
-    def job(self, network: Any, number: int, slot: _Slot | None = None) -> _Job:
+    def job(self, network: Network, number: int, slot: _Slot | None = None) -> _Job:
         """Every training of one network, to be run chunk by chunk."""
         trainer = _Trainer(self, network)
         if slot is not None:
@@ -245,41 +244,31 @@ class Layout:
         return torch.repeat_interleave(lane, counts, output_size=self.lanes * sum(self.sizes))
 
 
-def side_by_side(network: Any, lanes: int) -> Any:
-    """The network that computes so many lanes of this one."""
-    return network if lanes == 1 else dataclasses.replace(network, lanes=lanes)
-
-
-def forward(network: Any, params: Params, x: Tensor, reference: Tensor | None = None) -> Tensor:
+def forward(network: Network, params: Params, x: Tensor, reference: Tensor | None = None) -> Tensor:
     """Logits ``[R, n, classes]`` in float32 as training computes them: on CUDA in `PRECISION`.
 
     Args:
-        network: What `side_by_side` gives.
+        network: A network of R lanes, see `Network.side_by_side`.
         params: Its parameters.
         x: Images ``[n, c, h, w]``.
         reference: Images from which BatchNorm takes its statistics; None takes them from ``x``.
     """
-    if reference is not None and isinstance(network, CellNetwork):
-        behind = dataclasses.replace(network, reference=len(reference))
-        return forward(behind, params, torch.cat([reference, x]))[:, len(reference) :]
-    if reference is not None and not isinstance(network, ConvNet):
-        raise InputError(
-            "recipe setting 'statistics' 'train': modules of your own are scored with the statistics of the "
-            "images that are scored; choose 'batch'"
-        )
     with torch.autocast(x.device.type, PRECISION, enabled=x.is_cuda, cache_enabled=False):
-        logits: Tensor = network.forward(params, None, x)
-    return logits.float().view(getattr(network, "lanes", 1), len(x), -1)
+        if reference is None:
+            logits = network.forward(params, None, x)
+        else:
+            logits = network.forward_with_reference(params, None, x, reference)
+    return logits.float().view(network.lanes, len(x), -1)
 
 
 class _Trainer:
     """One network, with its lanes, its static tensors and its step."""
 
-    def __init__(self, run: _Runs, network: Any):
+    def __init__(self, run: _Runs, network: Network):
         self.run, self.single = run, network
         self.repeats, self.sets = run.lanes(network)
         self.lanes = self.repeats * self.sets
-        self.network = side_by_side(network, self.lanes)
+        self.network = network.side_by_side(self.lanes)
         device = run.device
         self.layout = Layout(network.init(torch.Generator().manual_seed(0)), self.lanes)
         self.theta = torch.zeros(self.lanes * sum(self.layout.sizes), device=device)
@@ -408,7 +397,7 @@ def networks_that_fit(device: torch.device | str) -> int:
     return max(1, torch.cuda.get_device_properties(torch.device(device)).total_memory >> 32)
 
 
-def _on_streams(run: _Runs, networks: Sequence[Any], streams: int) -> list[list[list[Any]]]:
+def _on_streams(run: _Runs, networks: Sequence[Network], streams: int) -> list[list[list[Any]]]:
     """Networks on several streams, which get their steps in turn.
 
     A stream's queue is short: where the steps of a whole training were queued on one stream, the host would

@@ -28,8 +28,8 @@ from hcdc.core.errors import NumericalError
 from hcdc.core.progress import Phase, duration, timed
 from hcdc.core.recipe import Recipe
 from hcdc.tasks import Task
-from hcdc.training import Predictor, full_scores, predictors
-from hcdc.training import truth as full_truth
+from hcdc.training import Predictor, predictors
+from hcdc.truth import TrainedTruth, full_scores
 
 if TYPE_CHECKING:
     from hcdc.condensers._plan import Plan
@@ -149,11 +149,10 @@ def _scores(plan: Plan, configs: list[Config], work: Work) -> tuple[list[float],
 
 def _trained_scores(plan: Plan, configs: list[Config], work: Work) -> tuple[list[float], float]:
     """Full-data validation scores by training, and the seconds of training and validating."""
-    known = full_truth(
-        work.task, plan.space, configs, plan.full, fingerprint=str(plan.meta["data"].get("fingerprint")),
-        description={"task": plan.meta["task"], "space": plan.meta["space"]},
-        device=work.device, progress=work.progress,
-    )  # fmt: skip
+    known = TrainedTruth(
+        work.task, plan.space, plan.full, device=work.device, progress=work.progress,
+        fingerprint=str(plan.meta["data"].get("fingerprint")),
+    ).results(configs, ("val",))  # fmt: skip
     if (finite := sum(r.finite for r in known)) < FEWEST:
         raise NumericalError(
             f"{finite} of {len(known)} probes have a finite loss after training on the full data, and at "

@@ -1,0 +1,198 @@
+"""Candidates as networks of their own, side by side on CUDA streams or on the threads of the CPU."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hcdc.core.configs import Config
+from hcdc.core.errors import NumericalError
+from hcdc.core.seeds import stream
+from hcdc.datasets import Images
+from hcdc.networks import Network, Params
+from hcdc.tasks import Task
+from hcdc.training._engine import Engine, Groups, register_engine
+from hcdc.training._job import Job, Predictor, Result
+from hcdc.training._networks import STREAMS, forward, networks_that_fit, train_networks
+
+SCORED = 1000
+"""Images that are scored at once."""
+
+
+def networks_at_once(device: torch.device | str) -> int:
+    """How many networks are trained before what they gave is kept."""
+    return 64 if torch.device(device).type == "cuda" else 2 * torch.get_num_threads()
+
+
+@register_engine("streams")
+class Streams(Engine):
+    """One network per candidate: images.
+
+    The task gives the network of a candidate (``task.network``) and what networks see of stored pixels
+    (``task.inputs``); labelled sets have ``x`` and ``y``. Initialisations and batches are keyed by (seed,
+    role, repeat), so that all candidates meet the same draws. A checkpoint keeps kernels as ``[out, height,
+    width, in]``, as those of channels_last images lie: it keeps no other order, and the same numbers in
+    another order may give other last bits.
+    """
+
+    def train_at_once(self, job: Job) -> int:
+        return networks_at_once(job.device)
+
+    def score_at_once(self, job: Job) -> int:
+        return networks_at_once(job.device)
+
+    def made(self, job: Job, config: Config) -> Network:
+        return job.task.network(job.space, config).fast()
+
+    def parameters(self, job: Job, made: Sequence[Network]) -> list[Groups]:
+        found = train_networks(
+            made, job.trains, job.recipe,
+            lambda network, _, repeats, params: {name: _stored(p) for name, p in params.items()},
+            seed=job.seed, role=job.role, device=job.device, inputs=job.task.inputs,
+        )  # fmt: skip
+        return [sets[0] for sets in found]
+
+    def predictors(self, job: Job, made: Sequence[Network], trained: Sequence[Groups]) -> list[Predictor]:
+        reference = _statistics(job, job.trains[0])
+        return [_predictor(job, network, groups, reference) for network, groups in zip(made, trained)]
+
+    def scored(self, job: Job) -> list[list[Result]]:
+        task, own, count = job.task, job.own_parts, len(job.configs)
+        references = [_statistics(job, train) for train in job.trains]
+        networks = [self.made(job, config) for config in job.configs]
+        times = PartTimes(job.device, count)
+
+        @torch.no_grad()
+        def score(network: int, k: int, repeats: range, params: Params) -> Tensor:
+            many = networks[network].side_by_side(len(repeats))
+            found = []
+            for name, part in own[k].items():
+                with times.of((k, name)):
+                    found.append(score_images(many, params, task, part, references[k]))
+            return torch.stack(found, 1)
+
+        begun = time.perf_counter()
+        found = train_networks(
+            networks, job.trains, job.recipe, score,
+            seed=job.seed, role=job.role, device=job.device, inputs=task.inputs,
+        )  # fmt: skip
+        share = (time.perf_counter() - begun) / count / len(job.trains)
+        scoring = times.seconds()
+        results = []
+        for k, parts in enumerate(own):
+            each = {name: scoring[k, name] / count for name in parts}
+            results.append(
+                [
+                    _result(job, config, torch.cat(sets[k]), parts, share, each)
+                    for config, sets in zip(job.configs, found)
+                ]
+            )
+        return results
+
+
+def _statistics(job: Job, train: Images) -> Tensor | None:
+    """The images from which BatchNorm takes its statistics in scoring; None is those that are scored."""
+    return job.task.inputs(train.x) if job.recipe.statistics == "train" else None
+
+
+def _stored(p: Tensor) -> Tensor:
+    """A copy of a parameter as it lies in memory."""
+    lying = p.detach().permute(0, 2, 3, 1) if p.dim() == 4 else p.detach()
+    return lying.clone(memory_format=torch.contiguous_format)
+
+
+def _predictor(job: Job, network: Network, groups: Groups, reference: Tensor | None) -> Predictor:
+    many, inputs = network.side_by_side(job.recipe.seeds // len(groups)), job.task.inputs
+    kept = [
+        {name: p.permute(0, 3, 1, 2) if p.dim() == 4 else p for name, p in group.items()} for group in groups
+    ]
+    return lambda data: torch.cat([forward(many, one, inputs(data.x), reference) for one in kept])
+
+
+def _result(
+    job: Job,
+    config: Config,
+    scores: Tensor,
+    parts: Mapping[str, Any],
+    seconds: float,
+    part_seconds: dict[str, float],
+) -> Result:
+    """The result of a candidate from the scores ``[R, parts, 2]`` of its repeats."""
+    mean = scores.double().mean(0).cpu()
+    bad = ~torch.isfinite(mean)
+    if bool(bad.any()) and not job.keep_diverged:
+        raise NumericalError(
+            f"candidate {config} has a non-finite loss after training; a smaller learning "
+            f"rate (now {job.recipe.lr}) or a limit on the gradient's norm ('clip') may help"
+        )
+    names = [f"{part}.{what}" for part in parts for what in ("loss", "score")]
+    values = dict(zip(names, mean.masked_fill(bad, math.nan).flatten().tolist()))
+    repeats = dict(zip(names, scores.double().cpu().flatten(1).T.tolist()))
+    return Result(values, seconds, part_seconds, repeats)
+
+
+def score_images(
+    network: Network, params: Params, task: Task, part: Images, reference: Tensor | None = None
+) -> Tensor:
+    """Loss and accuracy ``[R, 2]`` on a part.
+
+    BatchNorm takes the statistics of the reference, or of up to `SCORED` images, in equal shares: a last one
+    of few images would be scored by poor statistics. Shares are drawn, since images may lie class by class,
+    and statistics of one class are those of no batch.
+    """
+    count = math.ceil(len(part) / SCORED)
+    if count <= 1:
+        outputs = forward(network, params, task.inputs(part.x), reference)
+    else:
+        order = torch.randperm(len(part), generator=stream(0, "shares"))
+        shares = [share.to(part.x.device) for share in torch.tensor_split(order, count)]
+        logits = [forward(network, params, task.inputs(part.x[share]), reference) for share in shares]
+        outputs = torch.cat(logits, 1)[:, order.argsort().to(part.x.device)]
+    loss, score = (torch.vmap(lambda o, f=f: f(o, part))(outputs) for f in (task.loss, task.score))
+    return torch.stack([loss, score], 1)
+
+
+class PartTimes:
+    """Seconds of scoring by key, for networks that train and are scored side by side.
+
+    On CUDA they are taken by events on the network's own stream: waiting for it would hold up the others.
+
+    Args:
+        device: Where networks are scored.
+        networks: How many there are; several of them run at the same time.
+    """
+
+    def __init__(self, device: torch.device | str, networks: int):
+        self.cuda = torch.device(device).type == "cuda"
+        most = min(STREAMS, networks_that_fit(device)) if self.cuda else torch.get_num_threads()
+        self.at_once = min(networks, most)
+        self.marks: list[tuple[tuple[int, str], Any, Any]] = []
+
+    @contextmanager
+    def of(self, key: tuple[int, str]) -> Iterator[None]:
+        """Count the seconds of a block to a key."""
+        begun = self._now()
+        yield
+        self.marks.append((key, begun, self._now()))
+
+    def _now(self) -> Any:
+        if not self.cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def seconds(self) -> dict[tuple[int, str], float]:
+        """The seconds of each key that the whole took longer for it, once all is done."""
+        found: dict[tuple[int, str], float] = defaultdict(float)
+        for key, begun, done in self.marks:
+            spent = begun.elapsed_time(done) / 1000 if self.cuda else done - begun
+            found[key] += spent / self.at_once
+        return found

@@ -1,0 +1,161 @@
+"""Full-data results of candidates, wherever they come from."""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from hcdc.core.configs import Config
+from hcdc.core.errors import InputError
+from hcdc.tasks import Task
+from hcdc.training import Result
+
+
+class Truth(ABC):
+    """What candidates reach when they are trained on the full data.
+
+    A subclass defines ``score``, ``seconds``, ``known``, ``spec`` and ``words``.
+
+    Attributes:
+        parts: Parts of the data with results, ``"val"`` and perhaps ``"test"``.
+        fidelities: Shorter trainings with results: their length, and their share of the seconds.
+    """
+
+    parts: tuple[str, ...] = ("val", "test")
+    fidelities: ClassVar[Mapping[int, float]] = {}
+
+    @abstractmethod
+    def score(self, config: Config, part: str = "val", fidelity: int | None = None) -> float:
+        """The score of a candidate on a part, higher is better.
+
+        Args:
+            config: The candidate.
+            part: One of ``parts``.
+            fidelity: One of ``fidelities``; None is the whole training.
+        """
+
+    @abstractmethod
+    def seconds(self, config: Config) -> float:
+        """Seconds of a candidate's whole training; NaN where nobody knows."""
+
+    @abstractmethod
+    def known(self, config: Config) -> bool:
+        """Whether the results of a candidate are there without any work."""
+
+    @abstractmethod
+    def spec(self) -> dict[str, Any]:
+        """What condensed files say of it, as plain JSON."""
+
+    @abstractmethod
+    def words(self) -> str:
+        """Where the results come from."""
+
+    def check(self, task: Task) -> None:
+        """Refuse a task that these results are not about; any task will do by default."""
+        return
+
+    def results(self, configs: Sequence[Config], parts: Sequence[str] | None = None) -> list[Result]:
+        """Scores and seconds of many candidates; what has to be trained trains together.
+
+        Args:
+            configs: The candidates.
+            parts: The parts that are asked for; all there are where None.
+        """
+        asked = self.parts if parts is None else parts
+        return [
+            Result({f"{part}.score": self.score(config, part) for part in asked}, self.seconds(config))
+            for config in configs
+        ]
+
+    def scores(self, configs: Sequence[Config], part: str = "val") -> list[float]:
+        """Scores of many candidates on a part; those that diverged have the worst, see `full_scores`."""
+        return full_scores(self.results(configs, (part,)), part)
+
+
+def full_scores(results: Sequence[Result], part: str) -> list[float]:
+    """Scores on ``part`` of full-data results, of which at least one is finite; higher is better.
+
+    A candidate that diverged has the worst score there is: an accuracy of 0 or, as minus an error has no end,
+    just below the worst of the others.
+    """
+    low = min(r.values[f"{part}.score"] for r in results if r.finite)
+    worst = 0.0 if low >= 0 else math.nextafter(low, -math.inf)
+    return [r.values[f"{part}.score"] if r.finite else worst for r in results]
+
+
+def check_truth(truth: Any, task: Task) -> None:
+    """Refuse what is no `Truth`, or one whose results are not about the task."""
+    if not isinstance(truth, Truth):
+        raise InputError(
+            f"truth is {type(truth).__name__}; give a table: TableTruth(NASBench201Table(file), 'cifar10')"
+        )
+    truth.check(task)
+
+
+class ListedTruth(Truth):
+    """Results that are listed, one row per configuration.
+
+    Args:
+        rows: Configurations with their figures: ``"val"``, and perhaps ``"test"`` and ``"seconds"``.
+        name: What errors call the list.
+    """
+
+    def __init__(self, rows: Sequence[tuple[Mapping[str, Any], Mapping[str, float]]], name: str):
+        self.name = name
+        self._rows: dict[str, Mapping[str, float]] = {}
+        for config, figures in rows:
+            if (key := _key(config)) in self._rows:
+                raise InputError(f"{name} has the configuration {dict(config)} twice; keep one of them")
+            self._rows[key] = figures
+        if not rows:
+            raise InputError(f"{name} has no finished configuration")
+        self._keys = sorted(rows[0][0])
+        self.parts = (
+            ("val", "test") if all("test" in figures for figures in self._rows.values()) else ("val",)
+        )
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def score(self, config: Config, part: str = "val", fidelity: int | None = None) -> float:
+        if fidelity is not None:
+            raise InputError(f"{self.name} has whole trainings only, none of length {fidelity}")
+        if part not in self.parts:
+            raise InputError(f"{self.name} has no '{part}' scores; it has: {', '.join(self.parts)}")
+        return self._row(config)[part]
+
+    def seconds(self, config: Config) -> float:
+        return self._row(config).get("seconds", math.nan)
+
+    def known(self, config: Config) -> bool:
+        return _key(config) in self._rows
+
+    def _row(self, config: Config) -> Mapping[str, float]:
+        if not self.known(config):
+            raise InputError(
+                f"configuration {config} is not among the {len(self)} of {self.name}, which have "
+                f"{', '.join(self._keys)}"
+            )
+        return self._rows[_key(config)]
+
+
+def _key(config: Mapping[str, Any]) -> str:
+    """A configuration as text, whether its numbers were read as text, whole numbers or floats."""
+    return json.dumps({name: plain(value) for name, value in config.items()}, sort_keys=True)
+
+
+def plain(value: Any) -> Any:
+    """A value of a configuration: numbers as floats, also those in text; other text as it is."""
+    if isinstance(value, str):
+        if value.strip().lower() in ("true", "false"):
+            return value.strip().lower() == "true"
+        try:
+            return float(value)
+        except ValueError:
+            return value.strip()
+    if isinstance(value, bool) or value is None:
+        return value
+    return float(value) if isinstance(value, int | float) else json.dumps(value, sort_keys=True)

@@ -1,0 +1,51 @@
+"""Full-data results from a finished Optuna study."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hcdc.core.errors import InputError, require
+from hcdc.truth._base import ListedTruth
+
+
+class StudyTruth(ListedTruth):
+    """Results of the finished trials of a study: ``params`` are the configuration, ``value`` is the score.
+
+    A study that minimises has minus its value as the score. Of trials with the same parameters the first
+    counts.
+
+    Args:
+        study: An ``optuna.Study``, or the name of one in ``storage``.
+        storage: The storage's URL, e.g. ``"sqlite:///study.db"``, where ``study`` is a name.
+        test: User attribute of a trial with its test score, in the direction of its value.
+        seconds: User attribute with the seconds of its training; how long the trial ran where it is missing.
+    """
+
+    def __init__(self, study: Any, storage: str | None = None, test: str = "test", seconds: str = "seconds"):
+        if isinstance(study, str):
+            study = require("optuna", "hpo").load_study(study_name=study, storage=storage)
+        if len(study.directions) != 1:
+            raise InputError(
+                f"truth: study '{study.study_name}' has {len(study.directions)} objectives; one is needed"
+            )
+        sign = 1.0 if study.directions[0].name == "MAXIMIZE" else -1.0
+        found: dict[str, tuple[dict[str, Any], dict[str, float]]] = {}
+        for trial in study.trials:
+            if trial.state.name != "COMPLETE":
+                continue
+            figures = {"val": sign * trial.value}
+            if test in trial.user_attrs:
+                figures["test"] = sign * float(trial.user_attrs[test])
+            if seconds in trial.user_attrs:
+                figures["seconds"] = float(trial.user_attrs[seconds])
+            elif trial.duration is not None:
+                figures["seconds"] = trial.duration.total_seconds()
+            found.setdefault(str(sorted(trial.params.items())), (dict(trial.params), figures))
+        self.study_name = study.study_name
+        super().__init__(list(found.values()), f"study '{study.study_name}'")
+
+    def spec(self) -> dict[str, Any]:
+        return {"name": "study", "study": self.study_name, "trials": len(self)}
+
+    def words(self) -> str:
+        return f"Optuna study {self.study_name} ({len(self):,} configurations)"
