@@ -6,23 +6,18 @@ import ast
 import fnmatch
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
-
-import pytest
 
 import hcdc
 
 SOURCE = Path(hcdc.__file__).parent
 ROOT = Path(__file__).parent.parent
 FILES = sorted(SOURCE.rglob("*.py"))
-NAMES = [str(path.relative_to(SOURCE)) for path in FILES]
-TALKERS = {
-    "cli/_show.py",
-    "core/progress.py",
-}  # the command line prints; progress does where a command asks for it
+TALKERS = ("cli", "experiments/", "core/progress.py")  # progress prints where a command asks for it
 OPTIONAL = [
     "torch_geometric",
     "optuna",
@@ -53,53 +48,127 @@ def keywords(node: ast.Call) -> dict[str, str]:
     return {word.arg: ast.unparse(word.value) for word in node.keywords if word.arg}
 
 
-@pytest.fixture(params=FILES, ids=NAMES)
-def parsed(request):
-    return str(request.param.relative_to(SOURCE)), ast.parse(request.param.read_text())
+def sources():
+    """``(name, tree, text)`` of every source file."""
+    for path in FILES:
+        text = path.read_text()
+        yield str(path.relative_to(SOURCE)), ast.parse(text), text
 
 
-def test_every_module_says_what_it_is(parsed):
-    name, tree = parsed
-    assert ast.get_docstring(tree), f"{name} has no docstring"
+def found(rule):
+    """What a rule objects to, over all source files: one line each."""
+    return [f"{name}:{line}" for name, tree, text in sources() for line in rule(name, tree, text)]
 
 
-def test_no_code_is_unpickled_or_evaluated(parsed):
-    name, tree = parsed
-    for function, node in calls(tree):
-        given = keywords(node)
-        assert function not in ("eval", "exec", "compile", "__import__"), f"{name}:{node.lineno}"
-        assert "pickle" not in function, f"{name}:{node.lineno}"
-        assert given.get("allow_pickle") != "True", f"{name}:{node.lineno}"
-        assert function != "torch.load" or given.get("weights_only") == "True", f"{name}:{node.lineno}"
+def body_lines(function):
+    """Lines of a function's body, its docstring apart."""
+    first = function.body[0]
+    told = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    rest = function.body[1:] if told else function.body
+    return rest[-1].end_lineno - rest[0].lineno + 1 if rest else 0
 
 
-def test_random_numbers_come_from_named_streams(parsed):
-    name, tree = parsed
+def test_every_module_says_what_it_is():
+    assert not found(lambda name, tree, text: [] if ast.get_docstring(tree) else ["no docstring"])
+
+
+def test_no_code_is_unpickled_or_evaluated():
+    def rule(name, tree, text):
+        for function, node in calls(tree):
+            given = keywords(node)
+            if (
+                function in ("eval", "exec", "compile", "__import__")
+                or "pickle" in function
+                or given.get("allow_pickle") == "True"
+                or (function == "torch.load" and given.get("weights_only") != "True")
+            ):
+                yield node.lineno
+
+    assert not found(rule)
+
+
+def test_random_numbers_come_from_named_streams():
     drawing = {
         f"torch.{f}" for f in ("rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial")
     }
-    for function, node in calls(tree):
-        where = f"{name}:{node.lineno}: {function}"
-        assert function not in ("torch.manual_seed", "torch.seed"), where
-        if name != "core/seeds.py":
-            assert not function.startswith(("random.", "np.random.", "numpy.random.")), where
-        assert function not in drawing or "generator" in keywords(node), where
+
+    def rule(name, tree, text):
+        for function, node in calls(tree):
+            foreign = function.startswith(("random.", "np.random.", "numpy.random."))
+            if (
+                function in ("torch.manual_seed", "torch.seed")
+                or (foreign and name != "core/seeds.py")
+                or (function in drawing and "generator" not in keywords(node))
+            ):
+                yield node.lineno
+
+    assert not found(rule)
 
 
-def test_the_library_does_not_print(parsed):
-    name, tree = parsed
-    if name in TALKERS or name.startswith("experiments/"):
-        return
-    assert not [node.lineno for function, node in calls(tree) if function == "print"]
+def test_the_library_does_not_print():
+    def rule(name, tree, text):
+        if not name.startswith(TALKERS):
+            yield from (node.lineno for function, node in calls(tree) if function == "print")
+
+    assert not found(rule)
 
 
-def test_nothing_is_left_unfinished(parsed):
-    name, tree = parsed
-    text = (SOURCE / name).read_text()
-    assert not [word for word in ("TODO", "FIXME", "XXX", "NotImplementedError") if word in text]
-    for node in ast.walk(tree):
-        assert not isinstance(node, ast.ExceptHandler) or node.type is not None, f"{name}:{node.lineno}"
-        assert not isinstance(node, ast.ImportFrom) or node.names[0].name != "*", f"{name}:{node.lineno}"
+def test_nothing_is_left_unfinished():
+    words = ("TODO", "FIXME", "XXX", "NotImplementedError")
+    assert not found(lambda name, tree, text: [word for word in words if word in text])
+
+
+def test_no_bare_except():
+    def rule(name, tree, text):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ExceptHandler) and node.type is None:
+                yield node.lineno
+
+    assert not found(rule)
+
+
+def test_no_star_import():
+    def rule(name, tree, text):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+                yield node.lineno
+
+    assert not found(rule)
+
+
+def test_functions_have_at_most_80_lines():
+    def rule(name, tree, text):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and body_lines(node) > 80:
+                yield f"{node.lineno} {node.name}"
+
+    assert not found(rule)
+
+
+def test_files_have_at_most_500_lines():
+    assert not found(lambda name, tree, text: [len(text.splitlines())] if text.count("\n") > 500 else [])
+
+
+def test_rooms_import_only_public_names_of_one_another():
+    def rule(name, tree, text):
+        for node in ast.walk(tree):
+            module = (isinstance(node, ast.ImportFrom) and node.module) or ""
+            if re.match(r"hcdc\.\w+\._", module) and module.split(".")[1] != name.split("/")[0]:
+                yield f"{node.lineno} {module}"
+
+    assert not found(rule)
+
+
+def test_only_tasks_data_and_networks_ask_for_the_kind():
+    asks = re.compile(
+        r"isinstance\([^)]*(?:Task|Images|Nodes|Rows|Graph|Table)(?:Data)?\b|\.kind\s*[!=]=|\.kind\s+in\b"
+    )
+
+    def rule(name, tree, text):
+        if name.split("/")[0] not in ("tasks", "datasets", "networks"):
+            yield from asks.findall(text)
+
+    assert len(found(rule)) <= 10
 
 
 def test_public_names_exist():

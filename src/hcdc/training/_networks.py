@@ -72,8 +72,8 @@ def train_networks(
         recipe: SGD steps and repeats (``seeds``).
         after: Called with trained networks as soon as they are trained: repeats on one training set that
             trained as one, with the parameters of `Network.side_by_side` as many. On CUDA the work it
-            launches runs on the network's stream, and what it returns is read after all is done. Parameters are re-used
-            afterwards: it copies what it keeps. `forward` gives the outputs.
+            launches runs on the network's stream, and what it returns is read after all is done.
+            Parameters are re-used afterwards: it copies what it keeps. `forward` gives the outputs.
         inputs: From stored pixels to what networks see (uint8: normalised).
         streams: Networks at the same time on CUDA.
 
