@@ -32,16 +32,15 @@ from hcdc.core.files import write_atomic
 from hcdc.core.progress import peak_memory_gib
 from hcdc.core.records import environment, jsonable
 from hcdc.datasets import ImageData, Images, channel_statistics
+from hcdc.networks import Features
 from hcdc.tasks import ImageTask
 from hcdc.training import (
     Augmentation,
-    Features,
     augment,
     augment_back,
     draw_augmentation,
     recorded,
     shown,
-    views,
 )
 
 REFERENCE_ITERATIONS = 20_000
@@ -191,7 +190,7 @@ def check(match: _Matching) -> dict[str, float]:
     loss = match.run(0, 1)
     net = module(match.config.width, len(match.index)).to(before.device).double()
     with torch.no_grad():
-        for own, given in zip(net.parameters(), views(match.net, match.vector).values(), strict=True):
+        for own, given in zip(net.parameters(), match.net.views(match.vector).values(), strict=True):
             own.copy_(given)
     total, slopes = 0.0, torch.zeros_like(before, dtype=torch.float64)
     for c, index in enumerate(match.index):
@@ -216,7 +215,7 @@ def check(match: _Matching) -> dict[str, float]:
 
 def profile(match: _Matching, device: str, repeats: int = 20) -> None:
     """Print what the parts of an iteration take, each recorded by itself, and the kernels of the whole."""
-    net, dtype, a, params = match.net, match.dtype, match.augmentation, views(match.net, match.vector)
+    net, dtype, a, params = match.net, match.dtype, match.augmentation, match.net.views(match.vector)
     match.run(0, BLOCK)
     x, y = match.real.images_at(match.index), match.small.x
     real, own = (shown(images, a, dtype) for images in (x, y))

@@ -25,13 +25,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hcdc.condensers import TM
-from hcdc.condensers._experts import ExpertTrainer, flatten
+from hcdc.condensers._experts import ExpertTrainer
 from hcdc.condensers._tm import Matching
 from hcdc.core.files import write_atomic
 from hcdc.core.records import environment, jsonable
 from hcdc.datasets import Images
 from hcdc.networks import ConvNet
-from hcdc.training import Augmentation, augment_each, views
+from hcdc.training import Augmentation, augment_each
 
 SIZES = {
     "cuda": {"size": 500, "steps": 30, "width": 128, "repeats": 12, "images": 50_000},
@@ -69,7 +69,7 @@ def peak_gib(device: torch.device) -> float | None:
 
 
 def loss(net: ConvNet, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    return F.cross_entropy(net.forward(views(net, theta), None, x), y)
+    return F.cross_entropy(net.forward(net.views(theta), None, x), y)
 
 
 def plain_derivatives(
@@ -94,7 +94,7 @@ def matching(options: argparse.Namespace, net: ConvNet, device: torch.device) ->
     shape = (options.size, net.inputs, *net.size)
     x = torch.randn(shape, generator=generator, device=device)
     small = Images(x, torch.arange(options.size, device=device) % net.classes)
-    start = flatten(net, net.init(generator))
+    start = net.flatten(net.init(generator))
     target = start + 1e-3 * torch.randn(len(start), generator=generator, device=device)
 
     def make(precision: str) -> Matching:
@@ -152,7 +152,7 @@ def experts(options: argparse.Namespace, net: ConvNet, device: torch.device) -> 
     steps = min(trainer.steps, 50)
 
     def eager() -> None:
-        theta = flatten(net, net.init(generator)).requires_grad_()
+        theta = net.flatten(net.init(generator)).requires_grad_()
         for k in range(steps):
             rows = order[k]
             batch = augment_each(inputs(images.x[rows]), Augmentation(*(t[k] for t in parameters)))

@@ -13,8 +13,8 @@ from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
 from hcdc.datasets import Images
-from hcdc.networks import ConvNet
-from hcdc.training import Initialiser, augment, draw_augmentation, views
+from hcdc.networks import ConvNet, Initialiser
+from hcdc.training import augment, draw_augmentation
 
 
 def generator(seed=0):
@@ -98,7 +98,7 @@ def test_a_run_equals_plain_iterations(at_once, written, monkeypatch):
         for k in range(count):
             vector = torch.empty(initialiser.length)
             initialiser.write(vector, u[k])
-            params = views(net, vector)
+            params = net.views(vector)
             leaf = x.clone().requires_grad_()
             loss = torch.zeros(())
             for c in range(3):

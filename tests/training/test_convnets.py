@@ -8,21 +8,16 @@ import hcdc
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.datasets import Images
-from hcdc.networks import ConvNet
+from hcdc.networks import ConvNet, Initialiser, _convnet_vector, loss_gradient
 from hcdc.tasks import ImageTask
 from hcdc.training import (
     ConvNetRecipe,
-    Initialiser,
     _convnets,
     augment_each,
     convnet_accuracy,
     draw_each,
-    embed,
     embeddings,
-    logits,
-    loss_gradient,
     train_convnets,
-    views,
 )
 from hcdc.training._convnets import accuracy
 
@@ -43,7 +38,7 @@ def test_a_vector_holds_the_parameters_and_their_distribution():
     initialiser = Initialiser(net, "cpu")
     vector = torch.empty(initialiser.length)
     initialiser.write(vector, torch.rand(initialiser.length, generator=generator()))
-    drawn, usual = views(net, vector), net.init(generator(1))
+    drawn, usual = net.views(vector), net.init(generator(1))
     assert {name: p.shape for name, p in drawn.items()} == {name: p.shape for name, p in usual.items()}
     assert sum(p.numel() for p in usual.values()) == initialiser.length
     for name, p in drawn.items():
@@ -62,9 +57,9 @@ def test_embedding_equals_the_network_also_in_its_derivative():
         if name.endswith(("scale", "shift", "bias")):
             params[name] += torch.randn(params[name].shape, generator=generator(1), dtype=torch.float64)
     x = torch.randn(4, 3, 9, 8, generator=generator(2), dtype=torch.float64).requires_grad_()
-    mine, usual = logits(net, params, x), net.forward(params, None, x)
+    mine, usual = net.logits(params, x), net.forward(params, None, x)
     assert torch.allclose(mine, usual, atol=1e-9)
-    assert torch.allclose(embed(net, params, x), net.features(params, x), atol=1e-9)
+    assert torch.allclose(net.embed(params, x), net.features(params, x), atol=1e-9)
     ours, theirs = (torch.autograd.grad(out.square().sum(), x)[0] for out in (mine, usual))
     assert torch.allclose(ours, theirs, atol=1e-7)
 
@@ -75,7 +70,7 @@ def plain_training(task, small, seed, recipe):
     draw = generator(seed)
     vector = torch.empty(initialiser.length)
     initialiser.write(vector, torch.rand(initialiser.length, generator=draw))
-    params = {name: p.clone().requires_grad_() for name, p in views(net, vector).items()}
+    params = {name: p.clone().requires_grad_() for name, p in net.views(vector).items()}
     count, batch = len(small), recipe.batch
     steps = -(-count // batch)
     at_once = max(1, 48 // steps)
@@ -109,6 +104,7 @@ def test_training_equals_the_plain_loop(task, augmented, written, monkeypatch):
 
     Biases of convolutions have no effect, and weight decay alone moves them.
     """
+    monkeypatch.setattr(_convnet_vector, "pays", lambda device: written)
     monkeypatch.setattr(_convnets, "pays", lambda device: written)
     small = task.sample("train", 20, 0)  # batches of 8, 8 and 4
     recipe = dataclasses.replace(QUICK, augment=augmented)
@@ -126,11 +122,11 @@ def test_both_gradients_are_those_of_the_network(monkeypatch):
     x = torch.randn(5, 2, 9, 8, generator=generator(1), dtype=torch.float64)
     y, weight = torch.tensor([0, 2, 1, 1, 0]), torch.tensor([0.3, 0.0, 0.2, 1.0, 0.5], dtype=torch.float64)
     leaf = vector.clone().requires_grad_()
-    each = F.cross_entropy(net.forward(views(net, leaf), None, x), y, reduction="none")
+    each = F.cross_entropy(net.forward(net.views(leaf), None, x), y, reduction="none")
     (wanted,) = torch.autograd.grad((each * weight).sum(), leaf)
     for written in (False, True):
-        monkeypatch.setattr(_convnets, "pays", lambda device, written=written: written)
-        found = loss_gradient(net, vector, x, y, weight, torch.float64)
+        monkeypatch.setattr(_convnet_vector, "pays", lambda device, written=written: written)
+        found = loss_gradient(net, vector, x, y, torch.float64, weight)
         assert torch.allclose(found, wanted, rtol=1e-8, atol=1e-12), written
 
 
@@ -193,6 +189,7 @@ def test_epochs_are_counted_over_all_networks(task):
 @pytest.mark.parametrize("written", [False, True])
 def test_scores_and_embeddings_go_over_all_images(task, written, monkeypatch):
     monkeypatch.setattr("hcdc.training._convnets.CHUNK", 100)
+    monkeypatch.setattr(_convnet_vector, "pays", lambda device: written)
     monkeypatch.setattr(_convnets, "pays", lambda device: written)
     net = QUICK.net(task)
     params = net.init(generator())

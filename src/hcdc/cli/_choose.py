@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from hcdc.cli._arguments import settings
-from hcdc.condensers import in_words
+from hcdc.condensers import REDUCERS, in_words
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.datasets import CondensedDataset, Dataset, ImageData, Images
 from hcdc.spaces import Space, from_spec
@@ -17,12 +17,6 @@ from hcdc.tasks import task_class, task_for
 from hcdc.truth import BENCHMARKS, NASBench201Table, TableTruth
 
 KINDS = {"graph": "a graph", "table": "a table", "image": "images"}
-TAKES = {
-    **dict.fromkeys(("reach", "gcond", "gcondx"), ("graph",)),
-    **dict.fromkeys(("dc", "dsa", "dm", "kip", "tm"), ("image",)),
-    **dict.fromkeys(("kcenter", "herding"), ("graph", "image")),
-}
-"""Kinds of data that a method condenses; methods that are not named take all."""
 
 
 def task_and_space(
@@ -67,8 +61,8 @@ def _space(text: str | None, data: Dataset, allowed: tuple[str, ...]) -> Space:
 
 def check_method(flag: str, method: str | None, data: Dataset) -> None:
     """Refuse a method for another kind of data before any work."""
-    kinds = TAKES.get(method or "", (data.kind,))
-    if data.kind not in kinds:
+    kinds = REDUCERS[method].takes if method in REDUCERS else ()
+    if kinds and data.kind not in kinds:
         taken = " and ".join(f"{kind}s" for kind in kinds)
         raise InputError(
             f"{flag} {method}: it condenses {taken}, and '{data.name}' is {kind_words(data)}; try random"

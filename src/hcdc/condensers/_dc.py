@@ -24,16 +24,13 @@ from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive, stream
 from hcdc.core.settings import setting
 from hcdc.datasets import Images
-from hcdc.networks import ConvNet, Params
+from hcdc.networks import ConvNet, Params, Pass, PlainPass, pays
 from hcdc.tasks import ImageTask, Task
 from hcdc.training import (
     Augmentation,
-    Pass,
-    PlainPass,
     augment_back,
     draw_augmentation,
     draw_each,
-    pays,
     recorded,
     shown,
 )

@@ -14,21 +14,15 @@ from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
 from hcdc.core.settings import setting
 from hcdc.datasets import Images
-from hcdc.networks import ConvNet, Params
+from hcdc.networks import ConvNet, Features, Initialiser, Params, compute_type, pays
 from hcdc.tasks import ImageTask, Task
 from hcdc.training import (
     Augmentation,
-    Features,
-    Initialiser,
     augment,
     augment_back,
-    compute_type,
     draw_augmentation,
-    embed,
-    pays,
     recorded,
     shown,
-    views,
 )
 
 BLOCK = 10
@@ -101,7 +95,7 @@ def matching_loss(
     """
 
     def mean(images: Tensor, weight: Tensor) -> Tensor:
-        points = embed(net, params, augment(images, a).flatten(0, 1)).to(images.dtype)
+        points = net.embed(params, augment(images, a).flatten(0, 1)).to(images.dtype)
         return torch.bmm(weight[:, None], points.view(*weight.shape, -1))
 
     with torch.no_grad():
@@ -179,9 +173,9 @@ class _Matching(Resumable):
         real = self.real.images_at(self.index[chunk]), self.real.weight[chunk]
         x, weight, a = self.small.x[chunk], self.small.weight[chunk], self.augmentation[chunk]
         if pays(x.device):
-            return matching_slope(self.net, views(self.net, self.vector), real, (x, weight), a, self.dtype)
+            return matching_slope(self.net, self.net.views(self.vector), real, (x, weight), a, self.dtype)
         leaf = x.detach().requires_grad_()
-        params = views(self.net, self.vector.to(self.dtype))
+        params = self.net.views(self.vector.to(self.dtype))
         loss = matching_loss(self.net, params, real, (leaf, weight), a)
         return loss.detach(), torch.autograd.grad(loss, leaf)[0]
 

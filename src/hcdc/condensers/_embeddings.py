@@ -14,16 +14,14 @@ from hcdc.condensers._forecast import measured
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
-from hcdc.networks import Params
+from hcdc.networks import Params, compute_type, loss_gradient
 from hcdc.tasks import GraphTask, ImageTask
 from hcdc.training import (
     ConvNetRecipe,
     GCNRecipe,
-    compute_type,
     embeddings,
     gcn_inputs,
     gcn_logits,
-    loss_gradient,
     train_convnets,
     train_gcn,
 )
@@ -148,7 +146,7 @@ class ImageEmbedding(Embedding):
         def work(count: int) -> None:
             images = task.chosen("train", torch.arange(count))
             weight = torch.ones(count, device=device)
-            loss_gradient(net, vector, images.x, images.y, weight, compute_type(device))
+            loss_gradient(net, vector, images.x, images.y, compute_type(device), weight)
 
         return steps * measured(work, batch, device).at(batch)
 

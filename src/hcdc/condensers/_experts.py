@@ -1,200 +1,21 @@
-"""Experts of trajectory matching: ConvNets trained on original images, parameters kept after each epoch.
-
-The experts and the students that follow them need the gradient of a ConvNet's cross-entropy, and matching
-needs its derivative along a direction. Autograd would store and read every intermediate of the norm, and
-memory traffic is what such a step costs. Here the derivatives are written out: between two convolutions
-stands one *block* (instance norm, ReLU, 2 x 2 average pool) that reads the output of the convolution and
-makes everything else again, forwards and backwards, so that on CUDA it becomes one or two fused kernels.
-Parameters are one vector theta ``[P]``, in the order of ``ConvNet.shapes()``.
-"""
+"""Experts of trajectory matching: ConvNets trained on original images, parameters kept after each epoch."""
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.func import vjp
-from torch.nn import functional as F
 
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive, stream
 from hcdc.datasets import Images
-from hcdc.networks import ConvNet, Params
-from hcdc.training import Augmentation, augment_each, compute_type, draw_each, logits, recorded, views
-
-log = logging.getLogger("hcdc")
-
-RECOMPUTE: dict[str, Any] = {"realize_reads_threshold": 64, "realize_opcount_threshold": 1000}
-"""Options of the compiler: make values again where they are used, rather than store them in between."""
-
-EPSILON = 1e-5
-PLANE = (2, 3)
-"""Dimensions of the pixels of one channel of one image."""
-
-
-class Fused:
-    """A function of tensors, elementwise and reductions: compiled into few kernels on CUDA, plain elsewhere.
-
-    Derivatives inside the function are resolved before it is compiled; each shape is compiled once. Where the
-    compiler fails, the function itself is used, with a warning.
-    """
-
-    def __init__(self, function: Callable[..., Any]):
-        self.function = function
-        self.compiled: dict[object, Callable[..., Any]] = {}
-
-    def __call__(self, *tensors: Tensor) -> Any:
-        if not tensors[0].is_cuda:
-            return self.function(*tensors)
-        key = tuple((t.shape, t.stride(), t.dtype) for t in tensors)
-        if key not in self.compiled:
-            self.compiled[key] = self._compile(tensors)
-        return self.compiled[key](*tensors)
-
-    def _compile(self, tensors: tuple[Tensor, ...]) -> Callable[..., Any]:
-        from torch.fx.experimental.proxy_tensor import make_fx
-
-        try:
-            graph = make_fx(self.function, tracing_mode="fake")(*tensors)
-            compiled: Callable[..., Any] = torch.compile(graph, dynamic=False, options=RECOMPUTE)
-            compiled(*tensors)
-        except Exception as error:  # whatever the compiler lacks here, the plain function does the same
-            log.warning("kernels are not fused, this run is slower: %s", error)
-            return self.function
-        return compiled
-
-
-# one block: z [n, c, h, w] is what the convolution gives; its bias is nothing to a norm that removes means
-
-
-def _wide(z: Tensor) -> Tensor:
-    """What sums are made in: at least float32."""
-    return z if z.dtype == torch.float64 else z.float()
-
-
-def _laid_out(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """x in a type and, on CUDA, in the memory order that convolutions are fastest in."""
-    order = torch.channels_last if x.is_cuda else torch.contiguous_format
-    return x.to(dtype).contiguous(memory_format=order)
-
-
-def _halved(a: Tensor) -> Tensor:
-    """Average over 2 x 2 pixels; an odd last row or column is left out."""
-    height, width = (side // 2 for side in a.shape[2:])
-    cut = a[:, :, : 2 * height, : 2 * width]
-    return cut.reshape(*a.shape[:2], height, 2, width, 2).mean((3, 5))
-
-
-def _doubled(p: Tensor, size: torch.Size) -> Tensor:
-    """The transpose of `_halved`, for images of ``size`` (height, width)."""
-    n, c, height, width = p.shape
-    up = (p / 4)[:, :, :, None, :, None].expand(-1, -1, -1, 2, -1, 2).reshape(n, c, 2 * height, 2 * width)
-    rest = (0, size[1] - 2 * width, 0, size[0] - 2 * height)
-    return F.pad(up, rest) if any(rest) else up
-
-
-def _channel(v: Tensor) -> Tensor:
-    return v[:, None, None]
-
-
-def _centred(z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """z less its first pixel, that pixel, mean of the difference and 1 / sqrt(variance + eps), each plane.
-
-    Sums of differences to a pixel, not of z itself: one pass, and no cancellation where the mean is large.
-    """
-    pivot = z[:, :, :1, :1]
-    c = z - pivot
-    mean = c.mean(PLANE, keepdim=True)
-    variance = (c.square().mean(PLANE, keepdim=True) - mean.square()).clamp_min(0)
-    return c, pivot, mean, torch.rsqrt(variance + EPSILON)
-
-
-def block(z: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """p = pool(relu(scale * xhat + shift)), xhat = (z - m) r; returns p, m and r ``[n, c, 1, 1]``."""
-    c, pivot, mean, r = _centred(_wide(z))
-    a = F.relu(_channel(scale) * ((c - mean) * r) + _channel(shift))
-    return _laid_out(_halved(a), z.dtype), pivot + mean, r
-
-
-def block_back(
-    z: Tensor, m: Tensor, r: Tensor, scale: Tensor, shift: Tensor, dp: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """From dL/dp to dL/dz, dL/dscale and dL/dshift.
-
-    With e = dL/du = [u > 0] pool^T dp, u = scale * xhat + shift, and means over a plane:
-    dz = r * scale * (e - mean(e) - xhat * mean(e * xhat)).
-    """
-    xhat = (_wide(z) - m) * r
-    live = _channel(scale) * xhat + _channel(shift) > 0
-    e = live * _doubled(_wide(dp), z.shape[2:])
-    pixels = z.shape[2] * z.shape[3]
-    s0, s1 = e.sum(PLANE, keepdim=True), (e * xhat).sum(PLANE, keepdim=True)
-    dz = r * _channel(scale) * (e - s0 / pixels - xhat * (s1 / pixels))
-    return _laid_out(dz, z.dtype), s1.sum(0).flatten(), s0.sum(0).flatten()
-
-
-def block_tangent(
-    z: Tensor, tz: Tensor, scale: Tensor, shift: Tensor, tscale: Tensor, tshift: Tensor
-) -> tuple[Tensor, ...]:
-    """`block` and its derivative along (tz, tscale, tshift).
-
-    txhat = r ((tz - tm) - xhat q) with tm = mean(tz), q = mean(xhat * (tz - tm)), and r moves by -r^2 q.
-
-    Returns:
-        p, tp, m, r, tm, q.
-    """
-    c, pivot, mean, r = _centred(_wide(z))
-    tz = _wide(tz)
-    tm = tz.mean(PLANE, keepdim=True)
-    q = r * ((c * tz).mean(PLANE, keepdim=True) - mean * tm)
-    xhat = (c - mean) * r
-    txhat = r * (tz - tm - xhat * q)
-    u = _channel(scale) * xhat + _channel(shift)
-    tu = _channel(tscale) * xhat + _channel(scale) * txhat + _channel(tshift)
-    p, tp = _halved(F.relu(u)), _halved((u > 0) * tu)
-    return _laid_out(p, z.dtype), _laid_out(tp, z.dtype), pivot + mean, r, tm, q
-
-
-def block_back_tangent(
-    z: Tensor,
-    tz: Tensor,
-    m: Tensor,
-    r: Tensor,
-    tm: Tensor,
-    q: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    tscale: Tensor,
-    tshift: Tensor,
-    dp: Tensor,
-    tdp: Tensor,
-) -> tuple[Tensor, ...]:
-    """dL/dz and the derivative of all that `block_back` returns along (tz, tscale, tshift, tdp).
-
-    Returns:
-        dz, tdz, tdscale, tdshift.
-    """
-    xhat = (_wide(z) - m) * r
-    txhat = r * (_wide(tz) - tm - xhat * q)
-    live = _channel(scale) * xhat + _channel(shift) > 0
-    e, te = (live * _doubled(_wide(d), z.shape[2:]) for d in (dp, tdp))
-    s0, s1, t0, t1 = (v.sum(PLANE, keepdim=True) for v in (e, e * xhat, te, te * xhat + e * txhat))
-    g, tg = _channel(scale), _channel(tscale)
-    pixels = z.shape[2] * z.shape[3]
-    core = g * (e - s0 / pixels - xhat * (s1 / pixels))
-    moved = (
-        tg * (e - s0 / pixels - xhat * (s1 / pixels))
-        + g * (te - t0 / pixels - xhat * (t1 / pixels))
-        - g * txhat * (s1 / pixels)
-    )
-    tdz = r * (moved - r * q * core)
-    return _laid_out(r * core, z.dtype), _laid_out(tdz, z.dtype), t1.sum(0).flatten(), t0.sum(0).flatten()
+from hcdc.networks import ConvNet, Fused, compute_type, loss_gradient
+from hcdc.training import Augmentation, augment_each, draw_each, recorded
 
 
 def _augmented(x: Tensor, *parameters: Tensor) -> Tensor:
@@ -207,136 +28,7 @@ def _pulled_back(dx: Tensor, *parameters: Tensor) -> Tensor:
     return pulled
 
 
-BLOCK, BLOCK_BACK = Fused(block), Fused(block_back)
-BLOCK_TANGENT, BLOCK_BACK_TANGENT = Fused(block_tangent), Fused(block_back_tangent)
 AUGMENTED, PULLED_BACK = Fused(_augmented), Fused(_pulled_back)
-
-
-# the network
-
-
-def flatten(net: ConvNet, params: Params) -> Tensor:
-    """Parameters as one vector ``[P]``."""
-    return torch.cat([params[name].reshape(-1) for name in net.shapes()])
-
-
-def _conv_back(
-    dz: Tensor, x: Tensor, w: Tensor, for_x: bool = True, for_w: bool = True
-) -> tuple[Tensor, Tensor]:
-    """dL/dx and dL/dw of z = conv(x, w) that are asked for."""
-    ones, none = [1, 1], [0, 0]
-    dx, dw, _ = torch.ops.aten.convolution_backward(
-        dz, x, w, None, ones, ones, ones, False, none, 1, [for_x, for_w, False]
-    )
-    return dx, dw
-
-
-def _loss_back(outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Softmax of logits and dL/dlogits of the mean cross-entropy ``[n, C]``."""
-    p = outputs.softmax(1)
-    hit = y[:, None] == torch.arange(outputs.shape[1], device=y.device)
-    return p, (p - hit.to(p.dtype)) / len(y)
-
-
-def loss_gradient(net: ConvNet, theta: Tensor, x: Tensor, y: Tensor, dtype: torch.dtype) -> Tensor:
-    """Gradient ``[P]`` in theta of the mean cross-entropy; written out on CUDA, by autograd elsewhere.
-
-    Args:
-        net: The network.
-        theta: Its parameters ``[P]``.
-        x: Images ``[n, c, h, w]``.
-        y: Labels ``[n]``.
-        dtype: Type of what convolutions read and write on CUDA.
-    """
-    if theta.is_cuda:
-        return written_gradient(net, theta, x, y, dtype)
-    leaf = theta.detach().requires_grad_()
-    with torch.enable_grad():
-        loss = F.cross_entropy(logits(net, views(net, leaf), x), y)
-    return torch.autograd.grad(loss, leaf)[0]
-
-
-@torch.no_grad()
-def written_gradient(net: ConvNet, theta: Tensor, x: Tensor, y: Tensor, dtype: torch.dtype) -> Tensor:
-    """`loss_gradient` as blocks and convolutions."""
-    params = views(net, theta)
-    kept = []
-    p = _laid_out(x, dtype)
-    for k in range(net.depth):
-        w = _laid_out(params[f"{k}.weight"], dtype)
-        z = F.conv2d(p, w, padding=1)
-        above, m, r = BLOCK(z, params[f"{k}.scale"], params[f"{k}.shift"])
-        kept.append((p, w, z, m, r))
-        p = above
-    f, a = _wide(p).flatten(1), params["linear.weight"]
-    _, d = _loss_back(F.linear(f, a, params["linear.bias"]), y)
-    found: Params = {"linear.weight": d.t() @ f, "linear.bias": d.sum(0)}
-    dp = (d @ a).view(p.shape)
-    for k in reversed(range(net.depth)):
-        p, w, z, m, r = kept.pop()
-        dz, found[f"{k}.scale"], found[f"{k}.shift"] = BLOCK_BACK(
-            z, m, r, params[f"{k}.scale"], params[f"{k}.shift"], dp.to(dtype)
-        )
-        dp, dw = _conv_back(dz, p, w, for_x=k > 0)
-        found[f"{k}.weight"], found[f"{k}.bias"] = dw.to(theta.dtype), torch.zeros_like(found[f"{k}.scale"])
-    return flatten(net, found)
-
-
-@torch.no_grad()
-def loss_products(
-    net: ConvNet, theta: Tensor, along: Tensor, x: Tensor, y: Tensor, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Derivatives of the mean cross-entropy L(theta, x) and of its gradients along a direction of theta.
-
-    Forward over reverse mode: with g = dL/dtheta and v = ``along``, the derivative of L along v is <g, v>,
-    that of g is H v, and that of dL/dx is d<g, v>/dx.
-
-    Args:
-        net, theta, x, y, dtype: As in `loss_gradient`.
-        along: Direction v ``[P]``.
-
-    Returns:
-        <g, v>, H v ``[P]`` and d<g, v>/dx ``[n, c, h, w]``.
-    """
-    params, tangents = views(net, theta), views(net, along)
-    kept: list[tuple[Any, ...]] = []
-    p = _laid_out(x, dtype)
-    tp: Tensor | None = None
-    for k in range(net.depth):
-        w, tw = (_laid_out(of[f"{k}.weight"], dtype) for of in (params, tangents))
-        z, tz = F.conv2d(p, w, padding=1), F.conv2d(p, tw, padding=1)
-        if tp is not None:
-            tz += F.conv2d(tp, w, padding=1)
-        norm = [of[f"{k}.{name}"] for of in (params, tangents) for name in ("scale", "shift")]
-        above, tabove, *statistics = BLOCK_TANGENT(z, tz, *norm)
-        kept.append((p, tp, w, tw, z, tz, statistics, norm))
-        p, tp = above, tabove
-    assert tp is not None, "a network has at least one block"
-    f, tf = _wide(p).flatten(1), _wide(tp).flatten(1)
-    a, ta = params["linear.weight"], tangents["linear.weight"]
-    moved = F.linear(tf, a, tangents["linear.bias"]) + f @ ta.t()
-    soft, d = _loss_back(F.linear(f, a, params["linear.bias"]), y)
-    td = soft * (moved - (soft * moved).sum(1, keepdim=True)) / len(y)
-    slope = (d * moved).sum()
-    found: Params = {"linear.weight": td.t() @ f + d.t() @ tf, "linear.bias": td.sum(0)}
-    dp, tdp = (d @ a).view(p.shape), (td @ a + d @ ta).view(p.shape)
-    for k in reversed(range(net.depth)):
-        p, tp, w, tw, z, tz, statistics, norm = kept.pop()
-        dz, tdz, found[f"{k}.scale"], found[f"{k}.shift"] = BLOCK_BACK_TANGENT(
-            z, tz, *statistics, *norm, dp.to(dtype), tdp.to(dtype)
-        )
-        tdp, tdw = _conv_back(tdz, p, w)
-        if tp is None:
-            tdp = tdp + _conv_back(dz, p, tw, for_w=False)[0]
-        else:
-            dp, _ = _conv_back(dz, p, w, for_w=False)
-            more, dw = _conv_back(dz, tp, tw)
-            tdp, tdw = tdp + more, tdw + dw
-        found[f"{k}.weight"], found[f"{k}.bias"] = tdw.to(theta.dtype), torch.zeros_like(found[f"{k}.scale"])
-    return slope, flatten(net, found), tdp.to(x.dtype)
-
-
-# the experts
 
 
 class ExpertTrainer:
@@ -366,7 +58,7 @@ class ExpertTrainer:
         self.batch = min(batch, len(images))
         self.steps = math.ceil(len(images) / self.batch)
         like = inputs(images.x[:1])
-        self.theta = flatten(net, net.init(torch.Generator().manual_seed(0))).to(like)
+        self.theta = net.flatten(net.init(torch.Generator().manual_seed(0))).to(like)
         self.counter = torch.zeros(1, dtype=torch.long, device=self.device)
         self.order, self.parameters = self._draw(torch.Generator(self.device).manual_seed(0))
         self.step = recorded(self._step, self.device, [self.theta, self.counter])
@@ -394,7 +86,7 @@ class ExpertTrainer:
     @torch.no_grad()
     def train(self, epochs: int, seed: int, *keys: object) -> Tensor:
         """One expert: theta before the first epoch and after each, ``[epochs + 1, P]``; its draws by key."""
-        self.theta.copy_(flatten(self.net, self.net.init(stream(seed, *map(str, keys), "init"))))
+        self.theta.copy_(self.net.flatten(self.net.init(stream(seed, *map(str, keys), "init"))))
         path = self.theta.new_empty(epochs + 1, len(self.theta))
         path[0] = self.theta
         generator = torch.Generator(self.device)

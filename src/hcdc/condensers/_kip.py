@@ -27,9 +27,9 @@ from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
 from hcdc.core.settings import setting
 from hcdc.datasets import Images
-from hcdc.networks import ConvNet, Params
+from hcdc.networks import ConvNet, Initialiser, Params, compute_type
 from hcdc.tasks import ImageTask, Task
-from hcdc.training import Adam, Initialiser, compute_type, embed, views
+from hcdc.training import Adam
 
 CHUNK = 1000
 """Images that a network embeds at once; bounds the memory."""
@@ -120,7 +120,7 @@ def conv_slope(
     def features(images: Tensor) -> Tensor:
         with torch.no_grad():
             rows = [
-                torch.cat([embed(net, params, chunk) for params in networks], 1)
+                torch.cat([net.embed(params, chunk) for params in networks], 1)
                 for chunk in torch.split(images, CHUNK)
             ]
         return torch.cat(rows).double() * scale
@@ -133,7 +133,7 @@ def conv_slope(
         for first in range(0, len(x), CHUNK):
             rows = slice(first, first + CHUNK)
             leaf = x[rows].detach().requires_grad_()
-            out = embed(net, params, leaf)
+            out = net.embed(params, leaf)
             slope[rows] += torch.autograd.grad(out, leaf, wanted[rows].to(out.dtype))[0]
     return loss.detach(), slope
 
@@ -255,4 +255,4 @@ class _Regression:
         vector = torch.empty(self.initialiser.length, device=self.device)
         u = torch.rand(self.initialiser.length, generator=generator, device=self.device)
         self.initialiser.write(vector, u)
-        return views(self.net, vector.to(compute_type(self.device, like)))
+        return self.net.views(vector.to(compute_type(self.device, like)))

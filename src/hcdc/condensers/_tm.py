@@ -35,8 +35,6 @@ from hcdc.condensers._experts import (
     PULLED_BACK,
     ExpertTrainer,
     forget_experts,
-    loss_gradient,
-    loss_products,
     train_experts,
 )
 from hcdc.condensers._forecast import made_once, measured
@@ -46,7 +44,7 @@ from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive, stream
 from hcdc.core.settings import setting
 from hcdc.datasets import Images
-from hcdc.networks import ConvNet
+from hcdc.networks import ConvNet, loss_gradient, loss_products
 from hcdc.tasks import ImageTask, Task
 from hcdc.training import Augmentation, draw_each, recorded
 

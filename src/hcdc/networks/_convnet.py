@@ -115,3 +115,35 @@ class ConvNet(Network):
     def forward(self, params: Params, lam: Tensor | None, images: Tensor) -> Tensor:
         """Logits ``[n, classes]``; lambda is not read."""
         return F.linear(self.features(params, images), params["linear.weight"], params["linear.bias"])
+
+    # --- parameters as one vector, and the fast forms of training -------------------------------------------
+
+    def views(self, vector: Tensor) -> Params:
+        """The parameters that lie in ``vector`` ``[P]`` one after another, in the order of `shapes`."""
+        shapes = self.shapes()
+        parts = torch.split(vector, [math.prod(shape) for shape in shapes.values()])
+        return {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts)}
+
+    def flatten(self, params: Params) -> Tensor:
+        """Parameters as one vector ``[P]``."""
+        return torch.cat([params[name].reshape(-1) for name in self.shapes()])
+
+    def embed(self, params: Params, images: Tensor) -> Tensor:
+        """The embeddings of `features`, in the type of the parameters.
+
+        Biases of convolutions are left out: instance norm takes each channel's mean away, and them with it.
+        Reverse mode only. On CUDA convolutions run in channels_last order.
+        """
+        order = torch.channels_last if images.is_cuda else torch.contiguous_format
+        x = images.to(params["0.weight"].dtype, memory_format=order)
+        for k in range(self.depth):
+            x = F.conv2d(x, params[f"{k}.weight"].contiguous(memory_format=order), padding=1)
+            x = F.group_norm(x, self.width, params[f"{k}.scale"], params[f"{k}.shift"])
+            x = F.avg_pool2d(F.relu(x, inplace=True), 2)
+        return x.flatten(1)
+
+    def logits(self, params: Params, images: Tensor) -> Tensor:
+        """`forward` by `embed`, the linear layer in float32 at least."""
+        features = self.embed(params, images)
+        wide = torch.promote_types(features.dtype, torch.float32)
+        return F.linear(features.to(wide), params["linear.weight"].to(wide), params["linear.bias"].to(wide))

@@ -10,20 +10,13 @@ from hcdc.training._augment import (
     draw_each,
     shown,
 )
-from hcdc.training._blocks import Features, Pass, PlainPass, pays
 from hcdc.training._captured import Captured, CapturedMany
 from hcdc.training._convnets import (
     ConvNetRecipe,
-    Initialiser,
-    compute_type,
     convnet_accuracy,
-    embed,
     embeddings,
-    logits,
-    loss_gradient,
     recorded,
     train_convnets,
-    views,
 )
 from hcdc.training._engine import (
     ENGINES,
@@ -57,14 +50,10 @@ __all__ = [
     "CapturedMany",
     "ConvNetRecipe",
     "Engine",
-    "Features",
     "GCNRecipe",
     "Groups",
-    "Initialiser",
     "Job",
     "Lanes",
-    "Pass",
-    "PlainPass",
     "Predictor",
     "Result",
     "Scores",
@@ -73,11 +62,9 @@ __all__ = [
     "augment",
     "augment_back",
     "augment_each",
-    "compute_type",
     "convnet_accuracy",
     "draw_augmentation",
     "draw_each",
-    "embed",
     "embeddings",
     "engine_of",
     "gcn_accuracy",
@@ -85,9 +72,6 @@ __all__ = [
     "gcn_logits",
     "group_by_recipe",
     "init_many",
-    "logits",
-    "loss_gradient",
-    "pays",
     "predictors",
     "recorded",
     "register_engine",
@@ -100,5 +84,4 @@ __all__ = [
     "train_gcn",
     "train_many",
     "train_networks",
-    "views",
 ]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from hcdc.core.errors import unknown_name
-from hcdc.training._blocks import fused
+from hcdc.networks import fused
 
 OPERATIONS = ("colour", "crop", "cutout", "flip", "scale", "rotate")
 STRATEGY = "_".join(OPERATIONS)

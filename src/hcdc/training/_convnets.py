@@ -11,7 +11,6 @@ All parameters of a network are one vector: drawing it, casting it and stepping 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,10 +24,9 @@ from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.seeds import derive
 from hcdc.core.settings import Settings, setting
 from hcdc.datasets import ImageData, Images
-from hcdc.networks import ConvNet, Params
+from hcdc.networks import ConvNet, Features, Initialiser, Params, compute_type, loss_gradient, pays
 from hcdc.tasks import ImageTask
 from hcdc.training._augment import Augmentation, draw_each, shown
-from hcdc.training._blocks import Features, Pass, pays
 from hcdc.training._captured import Captured
 
 BLOCK = 48
@@ -67,87 +65,6 @@ class ConvNetRecipe(Settings):
         """The network for the images of a task."""
         channels, height, width = task.data.shape
         return ConvNet(channels, task.num_classes, (height, width), self.width, self.depth)
-
-
-def compute_type(device: torch.device, like: torch.dtype = torch.float32) -> torch.dtype:
-    """What convolutions are computed in: bfloat16 on CUDA, elsewhere the type of the data."""
-    return torch.bfloat16 if device.type == "cuda" else like
-
-
-def views(net: ConvNet, vector: Tensor) -> Params:
-    """The parameters of a network that lie in ``vector`` ``[P]`` one after another."""
-    shapes = net.shapes()
-    parts = torch.split(vector, [math.prod(shape) for shape in shapes.values()])
-    return {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts)}
-
-
-class Initialiser:
-    """Fresh parameters in place, distributed as those of `ConvNet.init`.
-
-    Args:
-        net: The network.
-        device: Where its vector lies.
-
-    Attributes:
-        length: P, the number of parameters.
-    """
-
-    def __init__(self, net: ConvNet, device: torch.device | str):
-        bound, start = [], []
-        for name, shape in net.shapes().items():
-            fixed = name.endswith((".scale", ".shift"))
-            full = torch.ones(math.prod(shape))
-            bound.append(full * (0.0 if fixed else 1 / math.sqrt(net.fan_in(name))))
-            start.append(full * float(name.endswith(".scale")))
-        self.bound, self.start = torch.cat(bound).to(device), torch.cat(start).to(device)
-        self.length = len(self.bound)
-
-    def write(self, vector: Tensor, u: Tensor) -> None:
-        """Parameters from uniform numbers ``u`` ``[P]`` in [0, 1) into ``vector``."""
-        torch.addcmul(self.start, 2 * u - 1, self.bound, out=vector)
-
-
-def embed(net: ConvNet, params: Params, images: Tensor) -> Tensor:
-    """Embeddings ``[n, features_out]`` of `ConvNet.features`, in the type of the parameters.
-
-    Biases of convolutions are left out: instance norm takes each channel's mean away, and them with it.
-    Reverse mode only. On CUDA convolutions run in channels_last order.
-    """
-    order = torch.channels_last if images.is_cuda else torch.contiguous_format
-    x = images.to(params["0.weight"].dtype, memory_format=order)
-    for k in range(net.depth):
-        x = F.conv2d(x, params[f"{k}.weight"].contiguous(memory_format=order), padding=1)
-        x = F.group_norm(x, net.width, params[f"{k}.scale"], params[f"{k}.shift"])
-        x = F.avg_pool2d(F.relu(x, inplace=True), 2)
-    return x.flatten(1)
-
-
-def logits(net: ConvNet, params: Params, images: Tensor) -> Tensor:
-    """Logits ``[n, classes]``, the linear layer in float32 at least."""
-    features = embed(net, params, images)
-    wide = torch.promote_types(features.dtype, torch.float32)
-    return F.linear(features.to(wide), params["linear.weight"].to(wide), params["linear.bias"].to(wide))
-
-
-def loss_gradient(
-    net: ConvNet, vector: Tensor, x: Tensor, y: Tensor, weight: Tensor, dtype: torch.dtype
-) -> Tensor:
-    """Gradient ``[P]`` of the weighted sum of cross-entropies.
-
-    Args:
-        net: The network.
-        vector: Its parameters ``[P]``.
-        x, y: Images ``[n, c, h, w]`` and labels ``[n]``.
-        weight: Of each image ``[n]``.
-        dtype: What convolutions compute in.
-    """
-    if pays(vector.device):
-        with torch.no_grad():
-            found = Pass(net, views(net, vector), x, y, weight, dtype).gradients()
-            return torch.cat([gradient.flatten() for gradient in found.values()])
-    leaf = vector.detach().requires_grad_()
-    each = F.cross_entropy(logits(net, views(net, leaf.to(dtype)), x), y, reduction="none")
-    return torch.autograd.grad((each * weight).sum(), leaf)[0]
 
 
 def recorded(step: Callable[[], object], device: torch.device, changed: Sequence[Tensor]) -> Captured:
@@ -196,7 +113,7 @@ def train_convnets(
         raise NumericalError(
             f"the ConvNet's training diverged at learning rate {recipe.lr}; try a smaller one"
         )
-    return [views(trainer.net, vector) for vector in trained]
+    return [trainer.net.views(vector) for vector in trained]
 
 
 class _Trainer(Resumable):
@@ -224,7 +141,7 @@ class _Trainer(Resumable):
         if self.recipe.augment:
             x = shown(x[:, None], self.augmentation, self.dtype)
         weight = self.weight / self.weight.sum()
-        gradient = loss_gradient(self.net, self.vector, x, y, weight, self.dtype)
+        gradient = loss_gradient(self.net, self.vector, x, y, self.dtype, weight)
         gradient.add_(self.vector, alpha=self.recipe.weight_decay)
         self.velocity.mul_(self.recipe.momentum).add_(gradient)
         self.vector.sub_(self.lr * self.velocity)
@@ -301,7 +218,7 @@ def _embedded(net: ConvNet, params: Params, x: Tensor) -> Tensor:
     dtype = compute_type(x.device)
     if pays(x.device):
         return Features(net, params, x, dtype).values
-    return embed(net, {name: p.to(dtype) for name, p in params.items()}, x).float()
+    return net.embed({name: p.to(dtype) for name, p in params.items()}, x).float()
 
 
 def convnet_accuracy(

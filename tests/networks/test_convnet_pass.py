@@ -3,9 +3,9 @@ import torch
 from torch.nn import functional as F
 
 from hcdc.core.seeds import stream
-from hcdc.networks import ConvNet
-from hcdc.training import Features, Pass, PlainPass, _blocks
-from hcdc.training._blocks import (
+from hcdc.networks import ConvNet, Features, Pass, PlainPass
+from hcdc.networks import _convnet_pass as module
+from hcdc.networks._convnet_pass import (
     back_sums,
     block,
     block_back,
@@ -76,9 +76,9 @@ def test_a_large_mean_does_not_spoil_the_variance():
     mean, r = moments(u)
     torch.testing.assert_close((mean.double(), r.double()), moments(u.double()), rtol=1e-4, atol=0)
     variance = u.double().var((1, 2), correction=0, keepdim=True)
-    torch.testing.assert_close(r.double(), torch.rsqrt(variance + _blocks.NORM_EPS), rtol=1e-4, atol=0)
+    torch.testing.assert_close(r.double(), torch.rsqrt(variance + module.NORM_EPS), rtol=1e-4, atol=0)
     flat = torch.full((1, 4, 4, 1), 3.3)
-    assert [float(v) for v in moments(flat)] == pytest.approx([3.3, _blocks.NORM_EPS**-0.5])
+    assert [float(v) for v in moments(flat)] == pytest.approx([3.3, module.NORM_EPS**-0.5])
     assert bool((block(flat, *moments(flat), torch.ones(1), torch.full((1,), 0.5)) == 0.5).all())
 
 
@@ -175,10 +175,12 @@ def test_what_is_compiled_is_one_graph_for_all_numbers_of_images(monkeypatch):
 
     counter = CompileCounter()
     monkeypatch.setattr(
-        _blocks, "_compiled", lambda f: torch.compile(f, dynamic=False, fullgraph=True, backend=counter)
+        module, "_compiled", lambda f: torch.compile(f, dynamic=False, fullgraph=True, backend=counter)
     )
     monkeypatch.setattr(
-        _blocks, "fused", lambda f, *given, any_size=False: _blocks._called_compiled(f, given, any_size)
+        module,
+        "fused",
+        lambda f, *given, any_size=False: module._called_compiled(f, given, any_size),
     )
     net = ConvNet(2, 3, (16, 16), width=4, depth=3)
     params = params_of(net)

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hcdc.networks import ConvNet, Params
+from hcdc.networks._base import Params
+from hcdc.networks._convnet import ConvNet
 
 NORM_EPS = 1e-5
 PIXELS = (1, 2)
