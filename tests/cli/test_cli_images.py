@@ -16,7 +16,7 @@ import hcdc
 import hcdc.condensers.validation._trained as probed
 from hcdc import CondensedDataset, Recipe
 from hcdc.cli._plans import judge_lines, plan_lines
-from hcdc.condensers import cost_words, make_reducer, plan, training_seconds
+from hcdc.condensers import make_reducer, plan, training_seconds
 from hcdc.core import ranks
 from hcdc.datasets import data
 from hcdc.spaces import NASBench201
@@ -215,13 +215,12 @@ def test_what_reducers_train_on_the_full_data_is_in_the_cost():
     assert re.fullmatch(r"20 experts trained for \d+ epochs", told["tm"])
 
     def cost(name, **given):
-        made = plan(task, NASBench201(), name, train_size=30, **given)
-        return cost_words(made, task, NASBench201(), "cpu", 0)
+        return plan(task, NASBench201(), name, train_size=30, **given).cost().words()
 
     assert cost("random") == "no full-data training"
     assert cost("dm") == "S_train and S_val by dm: 20,000 iterations for each, whose time is not predicted"
     both = rf"S_train and S_val by tm: {told['tm']} on the full data and 5,000 iterations for each"
-    timed = r", about [\d,]+ s( \([\d.]+ h\))? \(estimate from a few images\)"
+    timed = r", about [\d,]+ s( \([\d.]+ h\))? \(estimate from a few examples\)"
     assert re.fullmatch(both + timed, cost("tm"))
     one = cost("kcenter", val_method="real")
     assert re.fullmatch(r"S_train by kcenter: one ConvNet .* \d+ steps on the full data" + timed, one)
@@ -243,11 +242,11 @@ QUICK = {"trajectories": 2, "points": 1, "holdout": 2, "steps": 2, "batch": 2, "
 def test_alignment_counts_and_times_its_trainings():
     task, space = ImageTask(data("digits")), NASBench201(channels=2)
     made = plan(task, space, train_size=20, options={**QUICK, "trajectories": 3, "points": 2, "holdout": 4})
-    told = cost_words(made, task, space, "cpu", 0)
-    assert told.startswith("10 full-data trainings of the relaxed network (2 steps of 44 images)")
-    assert re.search(r"about [\d,]+ s, most of it .* \(estimate from a few images\)$", told)
+    told = made.cost().words()
+    assert told.startswith("10 full-data trainings of the relaxed network (2 steps of 44 examples)")
+    assert re.search(r"about [\d,]+ s, most of it .* \(estimate from a few examples\)$", told)
     both = plan(task, space, train_size=20, val_method="both", options={**QUICK, "calibrate": True})
-    told = cost_words(both, task, space, "cpu", 0)
+    told = both.cost().words()
     assert "candidates trained 1 times each on the copy, 20 of them by 6 recipes before: about" in told
     assert "20 full-data trainings, less those that the cache knows: about" in told
 

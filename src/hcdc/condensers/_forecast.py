@@ -97,12 +97,14 @@ def lane_seconds(task: Task, space: Space, data: Any, device: torch.device | str
         configs = space.sample(lanes, numpy_stream(0, "estimate"))
         lam = stack(space, configs).to(device)
         params = init_many(task, [(lane,) for lane in range(len(configs))], 0, "estimate", device)
-        train_many(task, params, lam, data, Recipe(steps=1))  # what is paid once
-        with timed() as spent:
-            train_many(task, params, lam, data, Recipe(steps=1))
-        if spent[0] > QUICK:
+        found = []
+        for _ in range(3):  # the first pays for what is made once; other work may disturb one of the others
+            with timed() as spent:
+                train_many(task, params, lam, data, Recipe(steps=1))
+            found.append(spent[0])
+        if min(found) > QUICK:
             break
-    return spent[0] / len(configs)
+    return min(found) / len(configs)
 
 
 def training_seconds(

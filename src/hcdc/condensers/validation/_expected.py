@@ -123,7 +123,7 @@ def _counted(
 ) -> dict[str, float]:
     """Seconds where whole sets are trained on: training steps are timed, and the rest counts as such steps.
 
-    A linear system counts as two steps more than its products, a step of S_val as two per direction.
+    A linear system counts as two steps more than its products, a step of S_val as one per direction.
     """
     bound, device = config.bind(task, space), task.train.y.device
     train = task.sampled(config.nodes, config.fanouts, 0)[0] if config.samples else task.train
@@ -135,14 +135,14 @@ def _counted(
         return {
             "training on the copy": theta * copy,
             "linear systems": theta * system * original + (2 * theta + lam) * system * copy,
-            "steps of S_val": theta * 2 * directions * copy,
+            "steps of S_val": theta * directions * copy,
         }
     count = trajectories * config.points + config.holdout
     batch = min(config.batch, trajectories * config.points)
     parts = {
         "training on the copy": count * small.steps * copy,
         "linear systems": count * system * (original + directions * copy),
-        "steps of S_val": config.steps * batch * 2 * directions * copy,
+        "steps of S_val": config.steps * batch * directions * copy,
     }
     if config.response == "own":
         parts["training on the full data"] = count * full.steps * original
