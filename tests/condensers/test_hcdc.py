@@ -327,10 +327,15 @@ def test_a_table_improves_the_objective_too():
 def test_one_dimension_has_no_cosine():
     task = tiny_table()
     single = TableTask(task.data, "logistic", penalty="single")
-    with pytest.raises(InputError, match="scaled_l2"):
-        make(single, single.space())
-    small = make(single, single.space(), options={**QUICK, "distance": "scaled_l2"})
+    small = make(single, single.space())
     assert len(small.val) == 9
+    assert small.meta["settings"]["val"]["distance"] == "scaled_l2"
+    assert make(single, single.space(), options={**QUICK, "distance": "scaled_l2"}).to_bytes() == (
+        small.to_bytes()
+    )
+    with pytest.raises(InputError, match="scaled_l2"):
+        make(single, single.space(), options={**QUICK, "distance": "cosine"})
+    assert make(task, task.space()).meta["settings"]["val"]["distance"] == "cosine"
 
 
 # --- what is refused ----------------------------------------------------------------------------------------

@@ -203,6 +203,7 @@ def plan(
     check_sizes(task, train_size, val_size)
     task.fit(space)
     reducer, way, preset = _makers(task, method, train_method, val_method, preset, dict(options or {}))
+    way = way.for_space(space, options or {})
     val_size = way.val_size(task, train_size) if val_size is None else val_size
     task.check_size("train", train_size)
     way.check_size(task, val_size)

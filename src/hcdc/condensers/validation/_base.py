@@ -123,6 +123,10 @@ class Validation(Settings, ABC):
         chosen = {k: v for k, v in presets[preset or "default"]["settings"].items() if k in own}
         return cls(**{**chosen, **(overrides or {})})
 
+    def for_space(self, space: Space, given: Mapping[str, Any]) -> Validation:
+        """This way with the settings that follow from a space; those that were ``given`` stay."""
+        return self
+
     # --- before the work ----------------------------------------------------------------------------------
 
     def refuse(self, task: Task, space: Space, seed: int) -> None:

@@ -35,7 +35,8 @@ class Alignment(Settings):
         batch: Trajectory points an S_val step averages over.
         check: S_val steps between two looks at the held-out objective.
         patience: Looks without improvement before the run stops; the best iterate is kept.
-        distance: ``"cosine"`` (the paper's) or ``"scaled_l2"`` (one global scale).
+        distance: ``"cosine"`` (the paper's) or ``"scaled_l2"`` (one global scale), which spaces of one
+            dimension take by default.
         anchors: Weight of the value term (see `hcdc.hypergrad.anchored_loss`), which uses the values that the
             full trainings behind the original hypergradients give anyway; 0 aligns hypergradients alone.
         response: Where original hypergradients are taken: ``"own"``, at parameters trained on the original

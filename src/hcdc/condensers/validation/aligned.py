@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Aligning(Alignment, Validation):
     """What ways that align hypergradients share. S_val starts from random real examples."""
+
+    def for_space(self, space: Space, given: Mapping[str, Any]) -> Validation:
+        """In one dimension hypergradients have no direction, so their size is aligned."""
+        if space.dimension > 1 or "distance" in given:
+            return self
+        return dataclasses.replace(self, distance="scaled_l2")
 
     def refuse(self, task: Task, space: Space, seed: int) -> None:
         self.check_for(task, space)
