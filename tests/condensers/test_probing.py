@@ -32,7 +32,7 @@ from hcdc.condensers import (
 )
 from hcdc.condensers.validation._examples import correlation
 from hcdc.condensers.validation._probing import Companions, choose_recipe
-from hcdc.condensers.validation._weights import example_losses, fit_weights
+from hcdc.condensers.validation._weights import clearest, example_losses, fit_weights, with_every_class
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError, NumericalError
@@ -1016,9 +1016,22 @@ def test_those_are_kept_whose_losses_fall_most_clearly(digits):
 
         return predict
 
-    small, _ = weigh(digits, [make(k) for k in range(5)], truth=range(5), size=10)
+    small, _ = weigh(digits, [make(k) for k in range(5)], truth=range(5), size=20)
     assert int((digits.val.y == 0).sum()) == 53
-    assert small.y.tolist() == [0] * 10
+    assert sorted(small.y.tolist()) == [0] * 11 + list(range(1, 10))
+    others = small.weight[small.y > 0]
+    assert bool((others > 0).all())  # every class has a say, if a small one
+
+
+def test_every_class_of_the_pool_is_kept_with_a_weight():
+    clear, labels = np.array([5.0, 4.0, 3.0, 2.0, 1.0, 0.0]), np.array([0, 0, 0, 1, 2, 2])
+    assert clearest(clear, labels, 4).tolist() == [0, 1, 3, 4]
+    assert clearest(clear, labels, 3).tolist() == [0, 3, 4]
+    assert clearest(clear, np.zeros(6, int), 4).tolist() == [0, 1, 2, 3]
+    given = np.array([2.0, 2.0, 0.0, 0.0])
+    found = with_every_class(given, np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 0, 1, 1]))
+    np.testing.assert_allclose(found, np.array([2.0, 2.0, 0.0, 0.01]) / 4.01 * 4)
+    np.testing.assert_allclose(with_every_class(given, np.ones(4), np.array([0, 1, 0, 1])), given)
 
 
 def by_label(labels, count=5):
@@ -1035,10 +1048,12 @@ def test_companions_have_a_say_in_which_are_kept(digits):
     """Probes are clear on labels 0 and 1, companions on 1 and 2: label 1 alone is clear on both."""
     networks, beside = by_label((0, 1)), Companions(by_label((1, 2)), range(5))
     assert int((digits.val.y == 1).sum()) >= 10
-    small, _ = weigh(digits, networks, truth=range(5), size=10, companions=beside)
-    assert small.y.tolist() == [1] * 10
-    alone, _ = weigh(digits, networks, truth=range(5), size=24)
-    assert set(alone.y.tolist()) == {0, 1}
+    small, _ = weigh(digits, networks, truth=range(5), size=19, companions=beside)
+    assert sorted(small.y.tolist()) == sorted([1] * 10 + [c for c in range(10) if c != 1])
+    alone, _ = weigh(digits, networks, truth=range(5), size=34)
+    counts = alone.y.bincount(minlength=10)
+    assert counts[:2].min() > 1
+    assert counts[2:].tolist() == [1] * 8
 
 
 @pytest.mark.parametrize("ridge", [10.0, 1.0])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from hcdc.condensers.validation._probing import Array, Companions, rank_targets
@@ -15,6 +16,9 @@ from hcdc.core.errors import NumericalError
 from hcdc.core.ranks import spearman
 from hcdc.tasks import Task
 from hcdc.training import Predictor
+
+FLOOR = 0.01
+"""Weight, in means, of the only example of a class that the fit would leave out."""
 
 
 @torch.no_grad()
@@ -63,6 +67,9 @@ def weigh_examples(
     only the matrix of losses is looked at, no gradient of any network. In the weights companions count as
     much as the probes do.
 
+    Every class of the pool is represented: its clearest example is kept, with a weight of at least `FLOOR`
+    times the mean if no other example of the class has any.
+
     Returns:
         S_val and its Spearman on the probes, ``probe_spearman`` (``probe_correlation`` in older records).
     """
@@ -74,7 +81,7 @@ def weigh_examples(
     for members, scores in groups:
         centred = _centred(example_losses(task, members, pool))
         clear += rank_targets(scores).numpy() @ centred / np.sqrt((centred**2).sum(0) + 1e-12)
-    kept = np.sort(np.argsort(-clear, kind="stable")[:val_size])
+    kept = clearest(clear, pool.y.cpu().numpy(), val_size)
     chosen = task.subset(pool, torch.from_numpy(kept).to(pool.y.device))
     rows, targets = [], []
     for members, scores in groups:
@@ -88,10 +95,32 @@ def weigh_examples(
             "on every validation example the probes' losses rise with their full-data scores, so no weights "
             "rank them; choose val_method 'probes', or train longer on the copy"
         )
-    weight = weight / weight.sum() * len(weight)
+    weight = with_every_class(weight / weight.sum() * len(weight), clear[kept], chosen.y.cpu().numpy())
     reached = spearman(np.asarray(truth), rows[0] @ weight)
     weighted = task.replace(chosen, {"weight": torch.from_numpy(weight).to(chosen.x)})
     return weighted, [{"step": 1, "probe_spearman": float(reached), "nonzero": int((weight > 0).sum())}]
+
+
+def clearest(clear: Array, labels: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """The ``size`` clearest examples, sorted by position, among them the clearest of each class."""
+    order = np.argsort(-clear, kind="stable")
+    first = np.unique(labels[order], return_index=True)[1]  # places in the order
+    rest = np.setdiff1d(np.arange(len(order)), first)
+    places = np.concatenate([np.sort(first), rest])[:size]
+    found: NDArray[np.int64] = np.sort(order[places])
+    return found
+
+
+def with_every_class(weight: Array, clear: Array, labels: NDArray[np.int64]) -> Array:
+    """Weights with mean 1 in which every class has some: its clearest example gets `FLOOR` if it has none."""
+    groups = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    without = [members[np.argmax(clear[members])] for members in groups if not weight[members].any()]
+    if not without:
+        return weight
+    weight = weight.copy()
+    weight[without] = FLOOR
+    found: Array = weight / weight.sum() * len(weight)
+    return found
 
 
 def _centred(losses: Array) -> Array:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Weighted(Probing, Validation):
     """Real validation examples with weights, so that the weighted loss orders the probes as the full data
-    does. Examples may be of any class."""
+    does. Classes may have any number of examples, but at least one."""
 
     name = "weighted"
     fixed = frozenset({"probe_steps", "probe_lr"})
