@@ -97,6 +97,22 @@ def test_files_and_memory_agree(tmp_path):
         assert reopen(table.describe()).fingerprint() == expected
 
 
+@pytest.mark.parametrize("decimal", [".", ","])
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_semicolons_separate_columns_too(tmp_path, decimal, name):
+    frame().to_csv(tmp_path / "plain.csv", index=False)
+    frame().to_csv(tmp_path / name, index=False, sep=";", decimal=decimal)
+    found, expected = (data(tmp_path / file, target="kind") for file in (name, "plain.csv"))
+    assert found.feature_names == expected.feature_names
+    assert found.fingerprint() == expected.fingerprint()
+    assert reopen(found.describe()).fingerprint() == expected.fingerprint()
+
+
+def test_a_semicolon_in_a_comma_separated_header_is_a_letter(tmp_path):
+    frame().rename(columns={"age": "age;years"}).to_csv(tmp_path / "a.csv", index=False)
+    assert "age;years" in data(tmp_path / "a.csv", target="kind").feature_names
+
+
 def test_nullable_and_categorical_columns_are_as_plain_ones():
     plain = frame()
     other = plain.astype({"age": "Int64", "city": "category", "member": "boolean", "kind": "category"})

@@ -24,18 +24,31 @@ Array = NDArray[Any]
 
 
 def read_table(path: Path, *, target: str | None, split: Any = None, seed: int = 0) -> TableData:
-    """A CSV or Parquet file; see `from_frame`."""
+    """A CSV file, separated by commas or semicolons, or a Parquet file; see `from_frame`."""
     pandas = require("pandas", "table")
     try:
         if path.suffix.lower() == ".parquet":
             require("pyarrow", "table")
             frame = pandas.read_parquet(path)
         else:
-            frame = pandas.read_csv(path)
+            frame = _read_csv(pandas, path)
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"'{path}' cannot be read as a table: {error}") from error
     name = path.name.removesuffix(".gz").rsplit(".", 1)[0]
     return from_frame(frame, target, name=name, source=str(path), split=split, seed=seed)
+
+
+def _read_csv(pandas: Any, path: Path) -> Any:
+    """A CSV file; where the header has semicolons and no commas, they separate columns.
+
+    Numbers in such a file may have a decimal comma: of both ways to read it, the one that finds more columns
+    of numbers is right.
+    """
+    header = pandas.read_csv(path, nrows=0).columns
+    if len(header) != 1 or ";" not in str(header[0]):
+        return pandas.read_csv(path)
+    frames = [pandas.read_csv(path, sep=";", decimal=mark) for mark in ".,"]
+    return max(frames, key=lambda frame: len(frame.select_dtypes("number").columns))
 
 
 def from_frame(
