@@ -80,6 +80,30 @@ def test_regression_keeps_pairs_together():
         assert torch.allclose(slope[1:], slope[1].expand(len(rows) - 1), atol=1e-5)
 
 
+def test_values_are_standardised_by_the_training_rows():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(100, 2)), rng.normal(1e4, 50, 100)
+    table = data((x, y), split=(range(50), range(50, 75), range(75, 100)))
+    assert (table.target_mean, table.target_scale) == (y[:50].mean(), y[:50].std())
+    assert table.train.y.dtype == torch.float32
+    assert np.allclose(table.test.y.numpy(), (y[75:] - y[:50].mean()) / y[:50].std(), atol=1e-5)
+    assert abs(float(table.train.y.mean())) < 1e-6
+    assert abs(float(table.train.y.std(correction=0)) - 1) < 1e-6
+    assert f"standardised: mean {y[:50].mean():.4g}, scale {y[:50].std():.4g}" in table.split
+    described = table.describe()
+    assert (described["target_mean"], described["target_scale"]) == (table.target_mean, table.target_scale)
+    classes = data((x, np.arange(100) % 2))
+    assert (classes.target_mean, classes.target_scale) == (0.0, 1.0)
+    assert "target_mean" not in classes.describe()
+
+
+def test_a_target_that_is_constant_in_training_is_refused():
+    y = np.repeat([3.5, 1.0, 2.0], [50, 25, 25])
+    x = np.random.default_rng(0).normal(size=(100, 2))
+    text = refused((x, y), split=(range(50), range(50, 75), range(75, 100)))
+    assert "the target y is 3.5 in every training row; nothing can be learned from a constant" in text
+
+
 def test_files_and_memory_agree(tmp_path):
     frame().to_csv(tmp_path / "a.csv", index=False)
     frame().to_csv(tmp_path / "b.csv.gz", index=False)
@@ -95,6 +119,22 @@ def test_files_and_memory_agree(tmp_path):
         assert table.fingerprint() == expected
         assert table.name == path.name[0]
         assert reopen(table.describe()).fingerprint() == expected
+
+
+@pytest.mark.parametrize("decimal", [".", ","])
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_semicolons_separate_columns_too(tmp_path, decimal, name):
+    frame().to_csv(tmp_path / "plain.csv", index=False)
+    frame().to_csv(tmp_path / name, index=False, sep=";", decimal=decimal)
+    found, expected = (data(tmp_path / file, target="kind") for file in (name, "plain.csv"))
+    assert found.feature_names == expected.feature_names
+    assert found.fingerprint() == expected.fingerprint()
+    assert reopen(found.describe()).fingerprint() == expected.fingerprint()
+
+
+def test_a_semicolon_in_a_comma_separated_header_is_a_letter(tmp_path):
+    frame().rename(columns={"age": "age;years"}).to_csv(tmp_path / "a.csv", index=False)
+    assert "age;years" in data(tmp_path / "a.csv", target="kind").feature_names
 
 
 def test_nullable_and_categorical_columns_are_as_plain_ones():
@@ -148,7 +188,7 @@ def test_other_refusals(tmp_path):
     assert "'a' occurs more than once" in refused(twice, target="kind")
     x = np.zeros((30, 2))
     assert "at least 2 classes" in refused((x, np.zeros(30, int)))
-    assert "at least 2 classes" in refused((x, np.zeros(30)))
+    assert "at least 2 values" in refused((x, np.zeros(30)))
     assert "30 rows and 29 targets" in refused((x, np.arange(29) % 2))
     text = refused((np.zeros((30, 8, 8)).tolist(), np.arange(30) % 2))
     assert "x has shape (30, 8, 8); a table [rows, columns] is needed, or images as one array" in text

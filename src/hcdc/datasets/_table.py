@@ -36,9 +36,12 @@ class TableData(Dataset):
 
     Attributes:
         name, source, class_names, split, origin: As in `Dataset`.
-        train, val, test: The rows of the split, features standardised by the training rows.
+        train, val, test: The rows of the split; features, and values to predict, are standardised by the
+            training rows.
         num_classes: Number of classes, or None for regression.
         feature_names: Names for reports.
+        target_mean, target_scale: What was subtracted from the values to predict, and what they were then
+            divided by; 0 and 1 for classes.
     """
 
     name: str
@@ -50,6 +53,8 @@ class TableData(Dataset):
     feature_names: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
     split: str = ""
+    target_mean: float = 0.0
+    target_scale: float = 1.0
     origin: dict[str, Any] = field(default_factory=dict)
 
     kind = "table"
@@ -66,3 +71,9 @@ class TableData(Dataset):
         for rows in (self.train, self.val, self.test):
             for tensor in (rows.x, rows.y):
                 yield str(tuple(tensor.shape)), tensor
+
+    def describe(self) -> dict[str, Any]:
+        described = super().describe()
+        if self.num_classes is None:
+            described |= {"target_mean": self.target_mean, "target_scale": self.target_scale}
+        return described

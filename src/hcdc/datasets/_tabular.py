@@ -1,4 +1,4 @@
-"""Tables from files, data frames and arrays: one-hot columns, standardised features, a seeded split."""
+"""Tables from files, data frames and arrays: one-hot columns, standardised features and values, a split."""
 
 from __future__ import annotations
 
@@ -24,18 +24,31 @@ Array = NDArray[Any]
 
 
 def read_table(path: Path, *, target: str | None, split: Any = None, seed: int = 0) -> TableData:
-    """A CSV or Parquet file; see `from_frame`."""
+    """A CSV file, separated by commas or semicolons, or a Parquet file; see `from_frame`."""
     pandas = require("pandas", "table")
     try:
         if path.suffix.lower() == ".parquet":
             require("pyarrow", "table")
             frame = pandas.read_parquet(path)
         else:
-            frame = pandas.read_csv(path)
+            frame = _read_csv(pandas, path)
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"'{path}' cannot be read as a table: {error}") from error
     name = path.name.removesuffix(".gz").rsplit(".", 1)[0]
     return from_frame(frame, target, name=name, source=str(path), split=split, seed=seed)
+
+
+def _read_csv(pandas: Any, path: Path) -> Any:
+    """A CSV file; where the header has semicolons and no commas, they separate columns.
+
+    Numbers in such a file may have a decimal comma: of both ways to read it, the one that finds more columns
+    of numbers is right.
+    """
+    header = pandas.read_csv(path, nrows=0).columns
+    if len(header) != 1 or ";" not in str(header[0]):
+        return pandas.read_csv(path)
+    frames = [pandas.read_csv(path, sep=";", decimal=mark) for mark in ".,"]
+    return max(frames, key=lambda frame: len(frame.select_dtypes("number").columns))
 
 
 def from_frame(
@@ -75,7 +88,7 @@ def from_arrays(x: Any, y: Any, *, name: str = "table", split: Any = None, seed:
     """A table from features ``[m, d]`` (an array, a tensor or a data frame) and targets ``[m]``.
 
     Strings, Booleans and integers with few values (at most 100, each three times on average) are classes;
-    other integers and floating-point numbers are values to regress on.
+    other integers and floating-point numbers are values to regress on, standardised by the training rows.
     """
     if hasattr(x, "iloc"):
         features, names = _encode(x, name)
@@ -179,13 +192,14 @@ def _target(values: Array, what: str, name: str) -> tuple[Array, tuple[str, ...]
             f"{name}: the target {what} has type {values.dtype}; numbers, Booleans or texts are needed"
         )
     if len(found) < 2:
+        needed = "values" if kind == "f" else "classes"
         raise InputError(
-            f"{name}: the target {what} has {len(found)} different value; at least 2 classes are needed"
+            f"{name}: the target {what} has {len(found)} different value; at least 2 {needed} are needed"
         )
     few = len(found) <= MOST_CLASSES and 3 * len(found) <= len(values)
     if kind == "f" or (kind in "iu" and not few):
         why = "floating-point numbers" if kind == "f" else f"{len(found)} different integers"
-        return values.astype(np.float32), None, f"regression on {what} ({why})"
+        return values.astype(np.float64), None, f"regression on {what} ({why})"
     why = {"b": "Booleans", "i": "integers", "u": "integers"}.get(kind, "texts")
     return (
         numbers.astype(np.int64),
@@ -227,6 +241,16 @@ def _table(
             )
     mean, deviation = x[parts[0]].mean(0), x[parts[0]].std(0)
     x = (x - mean) / np.where(deviation > 0, deviation, 1.0)
+    target_mean, target_scale = 0.0, 1.0
+    if class_names is None:
+        target_mean, target_scale = float(y[parts[0]].mean()), float(y[parts[0]].std())
+        if not target_scale > 1e-12 * abs(target_mean):
+            raise InputError(
+                f"{name}: the target {what} is {target_mean:g} in every training row; nothing can be learned "
+                "from a constant, so choose another target or split"
+            )
+        y = ((y - target_mean) / target_scale).astype(np.float32)
+        kind += f", standardised: mean {target_mean:.4g}, scale {target_scale:.4g}"
     log.info("%s: %s; %s", name, kind, words)
     train, val, test = (
         Rows(torch.from_numpy(x[part].astype(np.float32)), torch.from_numpy(y[part])) for part in parts
@@ -241,4 +265,6 @@ def _table(
         feature_names=tuple(names),
         class_names=class_names or (),
         split=f"{kind}; {words}",
+        target_mean=target_mean,
+        target_scale=target_scale,
     )
