@@ -229,7 +229,9 @@ def test_other_graphs_show_every_ranking_of_a_record():
     found = [
         made(0, 0.9),  # of the protocol's own graphs
         made(0, 0.7, size=36),  # of none of its sizes
-        made(100, 0.5, dataset="pubmed", size=30, rivals=rivals, selected_test_accuracy=0.825, full_seconds=9),
+        made(
+            100, 0.5, dataset="pubmed", size=30, rivals=rivals, selected_test_accuracy=0.825, full_seconds=9
+        ),
         made(100, -0.125, "mine", dataset="pubmed", size=30, interval=[-0.5, 0.25]),
         made(100, None, "random", dataset="pubmed", size=30),
         made(0, 0.6, protocol="gnn-zoo"),
@@ -372,7 +374,9 @@ def test_every_marked_table_is_filled_from_its_own_records(tmp_path):
 def test_an_unknown_table_is_refused_and_nothing_is_written(tmp_path):
     document = tmp_path / "one.md"
     document.write_text("<!-- agreements -->\n<!-- /agreements -->\n")
-    with pytest.raises(InputError, match="no table 'agreements', or no record for it; choose one of: agreement, gain"):
+    with pytest.raises(
+        InputError, match="no table 'agreements', or no record for it; choose one of: agreement, gain"
+    ):
         tables.main([str(document)])
     assert document.read_text() == "<!-- agreements -->\n<!-- /agreements -->\n"
 
