@@ -3,15 +3,17 @@
 Half-widths come from Student's t at 95 %: 6.314 with two seeds, 2.132 with five.
 """
 
+import functools
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from hcdc.core import records
 from hcdc.core.errors import InputError
-from hcdc.experiments import tables
+from hcdc.experiments import graph_tables, published_tables, tables
+from hcdc.experiments.markdown import filled
+from hcdc.experiments.speed_table import speed_table
 
 ROOT = Path(__file__).parents[2]
 NOT_RUN = ["not run"] * 5
@@ -23,8 +25,12 @@ def made(seed=0, spearman=0.5, label="hcdc", *, dataset="cora", size=35, rivals=
         "protocol": "filters-80", "label": label, "dataset": dataset, "train_size": size, "seed": seed,
         "spearman": spearman, "interval": [0.25, 0.75], "selected_test_accuracy": 0.8,
         "best_test_accuracy": 0.8, "condense_seconds": 10.0, "proxy_seconds_per_candidate": 0.1,
-        "full_seconds_per_candidate": 1.0, "break_even_trials": 20,
-        "rivals": [{"name": n, "spearman": v, "selected_test_accuracy": 0.7} for n, v in rivals],
+        "full_seconds_per_candidate": 1.0, "break_even_trials": 20, "candidates": 80,
+        "proxy_seconds": 8.0, "full_seconds": 80.0,
+        "rivals": [
+            {"name": n, "spearman": v, "selected_test_accuracy": 0.7, "seconds_per_candidate": 0.3}
+            for n, v in rivals
+        ],
         **fields,
     }  # fmt: skip
 
@@ -46,7 +52,7 @@ def test_agreement_is_a_mean_with_half_its_interval():
     found = [made(seed, value) for seed, value in enumerate((0.5, 0.6, 0.7, 0.8, 0.9))]
     found += [made(seed, value, size=70) for seed, value in enumerate((0.6, 0.8))]
     found += [made(0, 0.25, dataset="citeseer", size=120)]
-    table = tables.agreement_table(found)
+    table = graph_tables.agreement_table(found)
     assert rows(table)[0] == [
         "ranked by", "Cora 35", "Cora 70", "Cora 140", "Citeseer 30", "Citeseer 60", "Citeseer 120",
     ]  # fmt: skip
@@ -56,6 +62,7 @@ def test_agreement_is_a_mean_with_half_its_interval():
             "0.700 ± 0.151", "0.700 ± 0.631 (2 of 5 seeds)", "not run", "not run", "not run",
             "0.250 (1 of 5 seeds)",
         ],
+        graph_tables.RIVALS["real-val-loss"]: ["not run"] * 6,
     }  # fmt: skip
 
 
@@ -63,11 +70,12 @@ def test_agreement_of_rivals_and_other_copies():
     found = [made(0, 0.5, rivals=[("real-val", 0.4), ("parameter-count", None), ("unheard-of", 0.9)])]
     found += [made(0, 0.3, "random"), made(0, 0.9, "not-a-copy")]
     found += [made(0, 0.1, "random")]  # run again: the last one counts
-    table = body(tables.agreement_table(found))
-    assert list(table)[2:] == ["random", tables.RIVALS["real-val"], tables.RIVALS["parameter-count"]]
+    table = body(graph_tables.agreement_table(found))
+    rivals = [graph_tables.RIVALS[name] for name in ("real-val", "real-val-loss", "parameter-count")]
+    assert list(table)[2:] == ["random", *rivals]
     assert table["random"] == ["0.100 (1 of 5 seeds)", *NOT_RUN]
-    assert table[tables.RIVALS["real-val"]] == ["0.400 (1 of 5 seeds)", *NOT_RUN]
-    assert table[tables.RIVALS["parameter-count"]] == ["undefined", *NOT_RUN]
+    assert table[graph_tables.RIVALS["real-val"]] == ["0.400 (1 of 5 seeds)", *NOT_RUN]
+    assert table[graph_tables.RIVALS["parameter-count"]] == ["undefined", *NOT_RUN]
 
 
 def test_gain_is_paired_over_seeds():
@@ -75,12 +83,12 @@ def test_gain_is_paired_over_seeds():
     found += [made(0, 0.5, "random"), made(1, 0.8, "random"), made(2, -1.0, "random")]  # no HCDC of seed 2
     found += [made(0, 0.75, size=140), made(0, 0.9, "random", size=140)]
     found += [made(0, 0.2, "kcenter", size=60, dataset="citeseer")]  # no HCDC there
-    assert body(tables.gain_table(found)) == {
+    assert body(graph_tables.gain_table(found)) == {
         "random": [
             "+0.200 [-0.431, +0.831]", "not run", "-0.150 (1 of 5 seeds)", "not run", "not run", "not run",
         ],
         "K-Center": ["not run"] * 6,
-        tables.RIVALS["real-val"]: ["undefined", *NOT_RUN],
+        graph_tables.RIVALS["real-val"]: ["undefined", *NOT_RUN],
     }  # fmt: skip
 
 
@@ -91,29 +99,56 @@ def test_pick_is_in_points_under_the_full_data():
         made(0, label="random", selected_test_accuracy=0.5, best_test_accuracy=0.1),  # HCDC's 0.8 counts
         made(7, label="random", selected_test_accuracy=0.5),
     ]
-    table = body(tables.pick_table(found))
+    table = body(graph_tables.pick_table(found))
     assert next(iter(table)) == "full data's own pick, test accuracy %"
     assert table == {
         "full data's own pick, test accuracy %": ["80.00 ± 0.00 (2 of 5 seeds)", *NOT_RUN],
-        tables.COPIES["hcdc"]: ["1.00 ± 6.31 (2 of 5 seeds)", *NOT_RUN],
+        graph_tables.COPIES["hcdc"]: ["1.00 ± 6.31 (2 of 5 seeds)", *NOT_RUN],
         "random": ["-30.00 (1 of 5 seeds)", *NOT_RUN],
-        tables.RIVALS["real-val"]: ["-10.00 (1 of 5 seeds)", *NOT_RUN],
+        graph_tables.RIVALS["real-val"]: ["-10.00 (1 of 5 seeds)", *NOT_RUN],
+    }
+
+
+def test_trainings_on_the_full_data_say_their_share_of_hcdcs_seconds():
+    """HCDC takes 18 seconds, one-seed trainings of 80 candidates 24 and 9, the truth 80 and 9."""
+    rivals = [("equal-cost", 0.9)]
+    dear, cheap = made(0, rivals=rivals), made(0, size=70, rivals=rivals, full_seconds=9.0, candidates=30)
+    words = "full data, one-seed training"
+    table = body(graph_tables.agreement_table([dear, cheap]))
+    assert table[f"{words} (50 - 133 % of HCDC's seconds)"][:2] == ["0.900 (1 of 5 seeds)"] * 2
+    assert table["full data, the same total seconds"] == ["not run", "1 by definition", *["not run"] * 4]
+    table = body(graph_tables.agreement_table([cheap]))
+    truth = "full data, the same total seconds: the three-seed truth itself (50 % of HCDC's seconds)"
+    assert table[truth] == ["not run", "1 by definition", *["not run"] * 4]
+    assert f"{words} (50 % of HCDC's seconds)" in table
+
+
+def test_test_accuracy_is_a_truth_too():
+    known = {"truth": [1, 2, 3, 4], "test": [1, 2, 4, 3], "proxy": [1, 2, 4, 3]}
+    found = [made(0, **known), made(0, label="random", **{**known, "proxy": [4, 3, 2, 1]})]
+    assert body(graph_tables.by_test_table(found)) == {
+        "validation accuracy on the full data, three seeds": ["0.800 (1 of 5 seeds)", *NOT_RUN],
+        graph_tables.COPIES["hcdc"]: ["1.000 (1 of 5 seeds)", *NOT_RUN],
+        "random": ["-0.800 (1 of 5 seeds)", *NOT_RUN],
     }
 
 
 def test_cost_is_a_mean_over_seeds_of_hcdc():
+    rivals = [("equal-cost", 0.9), ("early-stopping", 0.8)]
     found = [
-        made(0),
+        made(0, rivals=rivals),
         made(1, condense_seconds=21.0, proxy_seconds_per_candidate=0.2, full_seconds_per_candidate=2.0,
-             break_even_trials=31),
+             break_even_trials=31, rivals=rivals),
         made(0, label="random", condense_seconds=1000.0),
-        made(0, size=60, dataset="citeseer"),
-        made(1, size=60, dataset="citeseer", break_even_trials=None),
+        made(0, size=60, dataset="citeseer", rivals=rivals),
+        made(1, size=60, dataset="citeseer", break_even_trials=None, rivals=rivals),
         made(0, size=99),
     ]  # fmt: skip
-    assert body(tables.cost_table(found)) == {
-        "Cora 35": ["16", "0.150", "1.500", "26"],  # 15.5 and 25.5 go to the even number
-        "Citeseer 60": ["10", "0.100", "1.000", "never"],
+    found[0]["rivals"][1]["seconds_per_candidate"] = 0.0  # the mean of it and .3 is what the copy takes
+    assert body(graph_tables.cost_table(found)) == {
+        # 15.5 and 25.5 go to the even number; 15.5 seconds are won back at .15 each
+        "Cora 35": ["16", "0.150", "1.500", "0.300", "0.150", "26", "103", "never"],
+        "Citeseer 60": ["10", "0.100", "1.000", "0.300", "0.300", "never", "50", "50"],
     }
 
 
@@ -142,11 +177,11 @@ def test_convnet_accuracy_beside_what_is_published():
         convnet("dm", [0.1], per_class=10),
         convnet("herding", [0.404]),
     ]
-    rows = body(tables.convnet_table(found))
+    rows = body(published_tables.convnet_table(found))
     assert rows["dm"] == ["63.0", "63.0 (62.0 to 64.0)", "2", "4", "some device"]
     assert rows["herding"] == ["40.4", "40.4", "1", "1", "some device"]
     assert rows["tm"][:2] == ["71.6", "not run"]
-    assert len(rows) == len(tables.PUBLISHED_CONVNET)
+    assert len(rows) == len(published_tables.PUBLISHED_CONVNET)
 
 
 def test_a_short_run_of_a_convnet_says_how_far_it_went():
@@ -158,7 +193,7 @@ def test_a_short_run_of_a_convnet_says_how_far_it_went():
         convnet("tm", [0.7], iterations=5000),
         convnet("tm", [0.5], iterations=300),
     ]
-    rows = body(tables.convnet_table(found))
+    rows = body(published_tables.convnet_table(found))
     assert {name: row for name, row in rows.items() if name.startswith(("dc", "tm"))} == {
         "dc, 0 of 1,000 iterations": ["53.9", "10.0", "1", "1", "some device"],
         "dc, 25 of 1,000 iterations": ["53.9", "40.0", "1", "1", "some device"],
@@ -179,7 +214,7 @@ def test_gcn_accuracy_beside_what_is_published():
         gcn("gcondx", 100, 75.5, 60.25, preset="citeseer", size=120, dataset="citeseer"),
         gcn("random", 100, 1.0, 1.0),
     ]
-    assert body(tables.gcn_table(found)) == {
+    assert body(published_tables.gcn_table(found)) == {
         "GCond, published": ["79.8", "80.1", "79.3", "70.5", "70.6", "69.8"],
         "GCond, ours": ["80.5 (2 seeds)", *NOT_RUN],
         "GCond, ours, last step": ["71.0 (2 seeds)", *NOT_RUN],
@@ -194,19 +229,25 @@ def test_other_graphs_show_every_ranking_of_a_record():
     found = [
         made(0, 0.9),  # of the protocol's own graphs
         made(0, 0.7, size=36),  # of none of its sizes
-        made(100, 0.5, dataset="pubmed", size=30, rivals=rivals, selected_test_accuracy=0.825),
+        made(
+            100, 0.5, dataset="pubmed", size=30, rivals=rivals, selected_test_accuracy=0.825, full_seconds=9
+        ),
         made(100, -0.125, "mine", dataset="pubmed", size=30, interval=[-0.5, 0.25]),
         made(100, None, "random", dataset="pubmed", size=30),
         made(0, 0.6, protocol="gnn-zoo"),
     ]
-    hcdc = tables.COPIES["hcdc"]
-    assert rows(tables.others_table(found)) == [
+    hcdc = graph_tables.COPIES["hcdc"]
+    truth = "full data, the same total seconds: the three-seed truth itself"
+    assert rows(graph_tables.others_table(found)) == [
         ["graph", "ranked by", "Spearman (90 % interval over candidates)", "pick, points"],
         ["cora, 36 nodes", hcdc, "0.700 [0.25, 0.75]", "+0.0"],
+        ["cora, 36 nodes", "full data, the same total seconds", "not run", ""],
         ["pubmed, 30 nodes", hcdc, "0.500 [0.25, 0.75]", "+2.5"],
-        ["pubmed, 30 nodes", tables.RIVALS["real-val"], "0.400", "-10.0"],
+        ["pubmed, 30 nodes", graph_tables.RIVALS["real-val"], "0.400", "-10.0"],
+        ["pubmed, 30 nodes", f"{truth} (50 % of HCDC's seconds)", "1 by definition", "+0.0"],
         ["pubmed, 30 nodes", "mine", "-0.125 [-0.50, 0.25]", "+0.0"],
         ["cora, 35 nodes", hcdc, "0.600 [0.25, 0.75]", "+0.0"],
+        ["cora, 35 nodes", "full data, the same total seconds", "not run", ""],
     ]
 
 
@@ -269,7 +310,7 @@ SIZES = {"classes": 10, "per_class": 50, "width": 128}
     ],
 )  # fmt: skip
 def test_speed_of_each_benchmark(record, line):
-    head, found = rows(tables.speed_table([record]))
+    head, found = rows(speed_table([record]))
     assert head == ["", "hcdc", "usual way", "times faster", "device"]
     assert found == [*line, "GPU"]
 
@@ -279,7 +320,7 @@ def test_speed_lists_gpus_first_and_passes_over_what_is_no_comparison():
     found = [
         bench("networks", "cpu (2 threads)", **networks), bench("hcdc-run"), {"environment": {}}, tm(),
     ]  # fmt: skip
-    assert [row[-1] for row in rows(tables.speed_table(found))] == ["device", "GPU", "cpu (2 threads)"]
+    assert [row[-1] for row in rows(speed_table(found))] == ["device", "GPU", "cpu (2 threads)"]
 
 
 DOCUMENT = """# Title
@@ -315,10 +356,10 @@ def test_every_marked_table_is_filled_from_its_own_records(tmp_path):
     two.write_text("No table.\n")
     tables.main([str(path) for path in (runs, speeds, lone, tmp_path / "physics.json", one, two)])
     wanted = {
-        "agreement": tables.agreement_table([made(0, 0.5)]),
-        "zoo": tables.others_table([zoo]),
-        "gcn": tables.gcn_table([accuracy]),
-        "speed": tables.speed_table([speed, tm()]),
+        "agreement": graph_tables.agreement_table([made(0, 0.5)]),
+        "zoo": graph_tables.others_table([zoo]),
+        "gcn": published_tables.gcn_table([accuracy]),
+        "speed": speed_table([speed, tm()]),
     }
     between = {"agreement": "\nBetween, with a <!-- remark -->.\n", "zoo": "\n", "gcn": "\n", "speed": "\n"}
     text = "".join(
@@ -333,19 +374,44 @@ def test_every_marked_table_is_filled_from_its_own_records(tmp_path):
 def test_an_unknown_table_is_refused_and_nothing_is_written(tmp_path):
     document = tmp_path / "one.md"
     document.write_text("<!-- agreements -->\n<!-- /agreements -->\n")
-    with pytest.raises(InputError, match="no table 'agreements'; choose one of: agreement, gain"):
+    with pytest.raises(
+        InputError, match="no table 'agreements', or no record for it; choose one of: agreement, gain"
+    ):
         tables.main([str(document)])
     assert document.read_text() == "<!-- agreements -->\n<!-- /agreements -->\n"
 
 
-def test_the_documents_are_those_of_the_records(tmp_path):
-    """Nobody types a result: after new records, run the command that docs/results.md begins with."""
-    sources = sorted((ROOT / "records").glob("*.jsonl")) + sorted((ROOT / "benchmarks" / "records").iterdir())
-    documents = {}
-    for path in (ROOT / "docs" / "results.md", ROOT / "README.md"):
-        documents[path] = Path(shutil.copy(path, tmp_path))
-    tables.main([str(path) for path in (*sources, *documents.values())])
-    for path, copy in documents.items():
-        assert copy.read_text() == path.read_text(), f"{path.name} is not what the records say"
-    text = (ROOT / "docs" / "results.md").read_text()
-    assert all(f"<!-- {name} -->\n|" in text for name in tables.TABLES)
+DOCUMENTS = ("docs/results.md", "records/history.md")
+
+
+@pytest.fixture(scope="module")
+def from_records():
+    """Every table by its name, from the records of the repository; each is made once."""
+    sources = [*ROOT.glob("records/*.jsonl"), *ROOT.glob("benchmarks/records/*")]
+    found = tables.read(sorted(sources))
+    return functools.cache(lambda name: tables.table(name, found))
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_the_documents_are_those_of_the_records(name, from_records):
+    """Nobody types a result: after new records, run the command that docs/results.md names."""
+    text = (ROOT / name).read_text()
+    assert filled(text, from_records) == text, f"{name} is not what the records say"
+
+
+def test_every_table_is_in_a_document(from_records):
+    text = "".join((ROOT / name).read_text() for name in DOCUMENTS)
+    assert all(f"<!-- {name} -->\n|" in text for name in (*tables.TABLES, "nas201-cifar10"))
+
+
+def test_the_short_table_has_eight_rows_at_most(from_records):
+    """It stands in the README: HCDC first, its rivals beside it, and what each costs."""
+    head, ours, *rivals = rows(from_records("headline"))
+    assert len(rivals) <= 7
+    assert ours[0].startswith("**HCDC**")
+    assert "top 30" not in " ".join(head)
+    known = body(from_records("nas201-cifar10"))["**HCDC (b)**: 200 images learned from 20 probes"]
+    assert ours[3] == known[1]
+    assert float(ours[-1].replace(",", "")) == pytest.approx(
+        sum(float(v.replace(",", "")) for v in known[-2:]), abs=1
+    )

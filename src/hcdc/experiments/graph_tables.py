@@ -1,0 +1,258 @@
+"""Tables of protocols ``filters-80`` and ``gnn-zoo``: candidates on graphs ranked on copies and by rivals."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hcdc.core.ranks import mean_interval, spearman
+from hcdc.experiments.markdown import table_text
+
+Record = dict[str, Any]
+Key = tuple[str, int]
+
+PAPER = {
+    ("cora", 35): 0.80, ("cora", 70): 0.85, ("cora", 140): 0.90,
+    ("citeseer", 30): 0.79, ("citeseer", 60): 0.83, ("citeseer", 120): 0.89,
+}  # fmt: skip
+COLUMNS = list(PAPER)
+
+COPIES = {
+    "hcdc": "**HCDC** (aligned and anchored, the default)",
+    "hcdc-aligned": "HCDC, hypergradients alone",
+    "random": "random",
+    "reach": "random, joined by reach",
+    "kcenter": "K-Center",
+    "herding": "Herding",
+    "gcondx": "GCond-X + random validation nodes",
+    "gcond": "GCond + random validation nodes",
+}
+RIVALS = {
+    "random-val": "same S_train, random validation nodes, by accuracy",
+    "random-val-loss": "same S_train, random validation nodes, by loss",
+    "random-reach-val-loss": "same S_train, S_val before learning, by loss",
+    "real-val": "same S_train, the whole real validation set, by accuracy",
+    "real-val-loss": "same S_train, the whole real validation set, by loss",
+    "ridge-probes": "kernel ridge on the same full trainings",
+    "ridge-and-real-val": "that ridge and the real validation loss, equal weights",
+    "early-stopping": "full data, one seed, as many example visits as the copy",
+    "equal-cost": "full data, one-seed training",
+    "parameter-count": "number of parameters",
+}
+"""In the records, ``equal-cost`` is cut off at one whole training of one seed: it never reached
+equal cost."""
+SHOWN = ("real-val-loss",)
+"""Rivals that have a row even where they were not run."""
+
+
+def key(record: Record) -> Key:
+    """Data set and size of a record."""
+    return str(record["dataset"]), int(record["train_size"])
+
+
+def head(columns: Sequence[Key]) -> list[str]:
+    return [f"{dataset.capitalize()} {size}" for dataset, size in columns]
+
+
+def scores(found: Sequence[Record], figure: str = "spearman") -> dict[str, dict[Key, dict[int, float]]]:
+    """``{method or rival: {(data set, size): {seed: figure}}}``; the last record of a seed counts."""
+    table: dict[str, dict[Key, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for record in found:
+        value = record.get(figure)
+        table[record["label"]][key(record)][record["seed"]] = math.nan if value is None else value
+        for rival in record["rivals"]:
+            value = rival.get(figure)
+            table[rival["name"]][key(record)][record["seed"]] = math.nan if value is None else value
+    return table
+
+
+def cell(values: Sequence[float], digits: int = 3) -> str:
+    """Mean and half its 90 % interval over seeds."""
+    if not values:
+        return "not run"
+    if any(math.isnan(v) for v in values):
+        return "undefined"
+    mean, interval = mean_interval(values)
+    text = f"{mean:.{digits}f}"
+    if not math.isnan(interval.low):
+        text += f" ± {interval.high - mean:.{digits}f}"
+    return text if len(values) >= 5 else f"{text} ({len(values)} of 5 seeds)"
+
+
+def ours(found: Sequence[Record], column: Key) -> list[Record]:
+    """HCDC's records of a column."""
+    return [r for r in found if r["label"] == "hcdc" and key(r) == column]
+
+
+def _mean(found: Sequence[Record], figure: Callable[[Record], float]) -> float:
+    return sum(figure(r) for r in found) / len(found)
+
+
+def _spent(record: Record) -> float:
+    """Seconds of condensing and of ranking all candidates on the copy."""
+    return float(record["condense_seconds"] + record["proxy_seconds"])
+
+
+def _rival_seconds(record: Record, name: str) -> float:
+    """Seconds in which a rival ranks all candidates."""
+    (each,) = (v["seconds_per_candidate"] for v in record["rivals"] if v["name"] == name)
+    return float(each * record["candidates"])
+
+
+def _percent(shares: Sequence[float]) -> str:
+    """``10 - 13 %``, or one number where they round alike."""
+    bounds = sorted({f"{100 * min(shares):.0f}", f"{100 * max(shares):.0f}"}, key=int)
+    return f"{' - '.join(bounds)} % of HCDC's seconds"
+
+
+def _with_share(name: str, found: Sequence[Record]) -> str:
+    """A rival's words; trainings on the full data say what part of HCDC's seconds they take."""
+    if name not in ("early-stopping", "equal-cost"):
+        return RIVALS[name]
+    groups = [ours(found, column) for column in dict.fromkeys(key(r) for r in found)]
+    shares = [_mean(g, lambda r: _rival_seconds(r, name)) / _mean(g, _spent) for g in groups if g]
+    return f"{RIVALS[name]} ({_percent(shares)})" if shares else RIVALS[name]
+
+
+def _same_seconds(found: Sequence[Record]) -> tuple[str, dict[Key, str]]:
+    """What HCDC's total seconds buy on the full data: its words, and what it reaches in each column.
+
+    Where all candidates can be trained with as many seeds as the truth, the ranking is the truth itself.
+    """
+    groups = {column: ours(found, column) for column in dict.fromkeys(key(r) for r in found)}
+    shares = {c: _mean(g, lambda r: r["full_seconds"]) / _mean(g, _spent) for c, g in groups.items() if g}
+    fits = {c: "1 by definition" if share <= 1 else "not run" for c, share in shares.items()}
+    words = "full data, the same total seconds"
+    if shares and max(shares.values()) <= 1:
+        words += f": the three-seed truth itself ({_percent(list(shares.values()))})"
+    return words, fits
+
+
+def agreement_table(found: Sequence[Record]) -> str:
+    """Spearman's correlation with the full-data ranking: mean and half 90 % interval over seeds."""
+    table = scores(found)
+    rows = [["the paper's HCDC", *(f"{PAPER[c]:.2f}" for c in COLUMNS)]]
+    for name in (*COPIES, *RIVALS):
+        if name in table or name in SHOWN:
+            words = COPIES.get(name) or _with_share(name, _in_columns(found))
+            rows.append([words, *(cell(list(table[name].get(c, {}).values())) for c in COLUMNS)])
+        if name == "equal-cost" and name in table:
+            words, fits = _same_seconds(_in_columns(found))
+            rows.append([words, *(fits.get(c, "not run") for c in COLUMNS)])
+    return table_text(["ranked by", *head(COLUMNS)], rows)
+
+
+def _in_columns(found: Sequence[Record]) -> list[Record]:
+    return [r for r in found if key(r) in PAPER]
+
+
+def gain_table(found: Sequence[Record]) -> str:
+    """How much higher HCDC's correlation is, paired over seeds: mean and 90 % interval."""
+    table = scores(found)
+    rows = []
+    for name, words in {**COPIES, **RIVALS}.items():
+        if name == "hcdc" or name not in table:
+            continue
+        row = [words]
+        for column in COLUMNS:
+            other, mine = table[name].get(column, {}), table["hcdc"].get(column, {})
+            gains = [mine[seed] - other[seed] for seed in sorted(mine.keys() & other.keys())]
+            if not gains or any(math.isnan(g) for g in gains):
+                row.append("undefined" if gains else "not run")
+                continue
+            mean, interval = mean_interval(gains)
+            bounds = f"[{interval.low:+.3f}, {interval.high:+.3f}]" if len(gains) > 1 else "(1 of 5 seeds)"
+            row.append(f"{mean:+.3f} {bounds}")
+        rows.append(row)
+    return table_text(["HCDC's gain over", *head(COLUMNS)], rows)
+
+
+def by_test_table(found: Sequence[Record]) -> str:
+    """Spearman's correlation with test accuracy instead of validation accuracy, over seeds.
+
+    The records hold the scores that copies give, but not those of rivals.
+    """
+    table: dict[str, dict[Key, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for r in found:
+        by_test = spearman(r["test"], r["proxy"])
+        table[r["label"]][key(r)][r["seed"]] = by_test
+        if r["label"] == "hcdc":
+            table["truth"][key(r)][r["seed"]] = spearman(r["test"], r["truth"])
+    rows = [
+        [words, *(cell(list(table[name].get(c, {}).values())) for c in COLUMNS)]
+        for name, words in {"truth": "validation accuracy on the full data, three seeds", **COPIES}.items()
+        if name in table
+    ]
+    return table_text(["ranked by", *head(COLUMNS)], rows)
+
+
+def pick_table(found: Sequence[Record]) -> str:
+    """Test accuracy, in points, of each copy's pick minus that of the full data's own pick."""
+    table, best = scores(found, "selected_test_accuracy"), scores(found, "best_test_accuracy")
+    rows = []
+    for name, words in {**COPIES, **RIVALS}.items():
+        if name not in table:
+            continue
+        row = [words]
+        for column in COLUMNS:
+            mine, full = table[name].get(column, {}), best["hcdc"].get(column, {})
+            row.append(cell([100 * (mine[s] - full[s]) for s in sorted(mine.keys() & full.keys())], 2))
+        rows.append(row)
+    full_row = ["full data's own pick, test accuracy %"]
+    full_row += [cell([100 * v for v in best["hcdc"].get(c, {}).values()], 2) for c in COLUMNS]
+    return table_text(["test accuracy of the pick, points", *head(COLUMNS)], [full_row, *rows])
+
+
+def cost_table(found: Sequence[Record]) -> str:
+    """Seconds of HCDC and of three ways to train on the full data, and the trials from which HCDC pays.
+
+    Against three seeds that is the mean of what was recorded, else it follows from the mean seconds.
+    """
+    rows = []
+    for column in COLUMNS:
+        mine = ours(found, column)
+        if not mine:
+            continue
+        making = _mean(mine, lambda r: r["condense_seconds"])
+        trial = _mean(mine, lambda r: r["proxy_seconds_per_candidate"])
+        full = [_mean(mine, lambda r: r["full_seconds_per_candidate"])]
+        full += [
+            _mean(mine, lambda r, name=name: _rival_seconds(r, name) / r["candidates"])  # type: ignore[misc]
+            for name in ("equal-cost", "early-stopping")
+        ]
+        recorded = [r["break_even_trials"] for r in mine]
+        pays = ["never" if None in recorded else f"{sum(recorded) / len(recorded):.0f}"]
+        pays += [f"{making / (one - trial):,.0f}" if one > trial else "never" for one in full[1:]]
+        seconds = [f"{making:.0f}", f"{trial:.3f}", *(f"{one:.3f}" for one in full)]
+        rows.append([f"{column[0].capitalize()} {column[1]}", *seconds, *pays])
+    ways = ("three seeds", "one seed", "one seed, as many visits as the copy")
+    names = ["", "seconds to condense", "a trial on the copy", *(f"full training, {way}" for way in ways)]
+    return table_text([*names, *(f"pays from trial, against {way}" for way in ways)], rows)
+
+
+def others_table(found: Sequence[Record]) -> str:
+    """Graphs beyond the protocol's two, default settings, one seed: what every ranking reached."""
+    rows = []
+    for r in found:
+        if r["protocol"] == "filters-80" and key(r) in PAPER:
+            continue
+        low, high = r["interval"]
+        name = f"{r['dataset']}, {r['train_size']} nodes"
+        copy = str(COPIES.get(r["label"], r["label"]))
+        entries = [(copy, r["spearman"], f"[{low:.2f}, {high:.2f}]", r)]
+        entries += [
+            (_with_share(v["name"], [r]), v["spearman"], "", v) for v in r["rivals"] if v["name"] in RIVALS
+        ]
+        for words, value, interval, entry in entries:
+            if value is None:
+                continue
+            pick = 100 * (entry["selected_test_accuracy"] - r["best_test_accuracy"])
+            rows.append([name, words, f"{value:.3f} {interval}".strip(), f"{pick:+.1f}"])
+        if r["label"] == "hcdc":
+            words, fits = _same_seconds([r])
+            rows.append([name, words, fits[key(r)], "+0.0" if fits[key(r)] != "not run" else ""])
+    return table_text(
+        ["graph", "ranked by", "Spearman (90 % interval over candidates)", "pick, points"], rows
+    )

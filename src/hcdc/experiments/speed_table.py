@@ -1,0 +1,57 @@
+"""What the library takes beside the usual way to write the same algorithm, from the benchmarks' records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hcdc.experiments.markdown import table_text
+
+Record = dict[str, Any]
+
+
+def _speed(r: Record) -> list[str]:
+    """One line of the speed table."""
+    name = r["benchmark"]
+    if name == "dc":
+        what, unit = f"{r['method'].upper()}, outer step with {r['inner']} inner epochs, {_copied(r)}", "ms"
+        ours, usual = (1e3 * v for v in r["seconds_both"])
+    elif name == "dm":
+        what, unit = f"DM, one iteration, {_copied(r)}", "ms"
+        ours, usual = r["milliseconds_per_iteration"]
+    elif name == "tm":
+        forms = dict(r["iteration"])
+        plain = forms.pop("plain")
+        precision, best = min(forms.items(), key=lambda pair: float(pair[1]["seconds"]))
+        what, unit = f"TM, one iteration of {r['student_steps']} student steps, {r['size']} images", "s"
+        what += f", width {r['width']}"
+        peaks = [form.get("peak_gib") for form in (best, plain)]
+        if None not in peaks:
+            what += f", {precision} (at most {peaks[0]:.3g} GiB, usual way {peaks[1]:.3g} GiB)"
+        ours, usual = (form["seconds"] for form in (best, plain))
+    elif name == "networks":
+        what, unit = f"{r['cells']} cells, {r['steps']} steps of batch {r['batch']}", "s"
+        if r.get("usual_timed_cells", r["cells"]) < r["cells"]:
+            what += f" (usual way projected from {r['usual_timed_cells']} of them)"
+        ours, usual = r["seconds"], r["usual_seconds"]
+    elif name == "gcond":
+        what, unit = "GCond, 600 epochs on Cora, 35 nodes (projected)", "s"
+        ours, usual = r["seconds_of_600_epochs_projected"]
+    else:
+        what, unit = f"{r['configurations']} filters on {r['dataset']}, each", "s"
+        ours, usual = r["batched_seconds_each"], r["naive_seconds_each"]
+    ratio = f"{usual / ours:.1f}"
+    return [what, f"{ours:.3g} {unit}", f"{usual:.3g} {unit}", ratio, str(r["environment"]["device"])]
+
+
+def _copied(r: Record) -> str:
+    """The sizes of a benchmark of DC, DSA or DM in words."""
+    return f"{r['classes']} x {r['per_class']} images, width {r['width']}"
+
+
+def speed_table(found: Sequence[Record]) -> str:
+    """What the library takes and what the usual way takes, both in one run on one machine; GPUs first."""
+    known = ("batched", "gcond", "dc", "dm", "tm", "networks")
+    rows = [_speed(r) for r in found if r.get("benchmark") in known]
+    rows.sort(key=lambda row: row[-1].startswith("cpu"))
+    return table_text(["", "hcdc", "usual way", "times faster", "device"], rows)
