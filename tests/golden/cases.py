@@ -265,7 +265,8 @@ def _images() -> list[Case]:
         small(
             "image-aligned",
             val_method="aligned",
-            options={**ALIGN_IMAGES, "points": 2, "batch": 2},
+            options={**ALIGN_IMAGES, "points": 2, "batch": 2, "lr": 0.015},
+            seed=2,
             judging=judged,
         ),
         small("image-both", val_method="both", options={**ALIGN_IMAGES, **PROBE}),
