@@ -470,7 +470,7 @@ def test_arguments_are_told_as_flags_and_other_text_as_it_is():
 def test_a_wrong_command_line_gets_one_sentence(arguments, words, capsys):
     code, out, err = hcdc_run(capsys, *arguments)
     assert (code, out) == (2, "")
-    assert err.startswith(f"hcdc: {words}")
+    assert err.lower().startswith(f"hcdc: {words}")
     assert err.count("\n") == 1
     assert "--help' shows what is allowed" in err
 
