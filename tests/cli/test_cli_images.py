@@ -15,8 +15,8 @@ from command_line import assert_refused, files, hcdc_run
 import hcdc
 import hcdc.condensers.validation._trained as probed
 from hcdc import CondensedDataset, Recipe
-from hcdc.cli._plans import judge_lines, plan_lines
-from hcdc.condensers import cost_words, make_reducer, plan, training_seconds
+from hcdc.cli._plans import judge_lines
+from hcdc.condensers import Plan, make_reducer, plan, training_seconds
 from hcdc.core import ranks
 from hcdc.datasets import data
 from hcdc.spaces import NASBench201
@@ -216,7 +216,7 @@ def test_what_reducers_train_on_the_full_data_is_in_the_cost():
 
     def cost(name, **given):
         made = plan(task, NASBench201(), name, train_size=30, **given)
-        return cost_words(made, task, NASBench201(), "cpu", 0)
+        return made.cost().words()
 
     assert cost("random") == "no full-data training"
     assert cost("dm") == "S_train and S_val by dm: 20,000 iterations for each, whose time is not predicted"
@@ -243,11 +243,11 @@ QUICK = {"trajectories": 2, "points": 1, "holdout": 2, "steps": 2, "batch": 2, "
 def test_alignment_counts_and_times_its_trainings():
     task, space = ImageTask(data("digits")), NASBench201(channels=2)
     made = plan(task, space, train_size=20, options={**QUICK, "trajectories": 3, "points": 2, "holdout": 4})
-    told = cost_words(made, task, space, "cpu", 0)
+    told = made.cost().words()
     assert told.startswith("10 full-data trainings of the relaxed network (2 steps of 44 images)")
     assert re.search(r"about [\d,]+ s, most of it .* \(estimate from a few images\)$", told)
     both = plan(task, space, train_size=20, val_method="both", options={**QUICK, "calibrate": True})
-    told = cost_words(both, task, space, "cpu", 0)
+    told = both.cost().words()
     assert "candidates trained 1 times each on the copy, 20 of them by 6 recipes before: about" in told
     assert "20 full-data trainings, less those that the cache knows: about" in told
 
@@ -311,7 +311,7 @@ def test_what_is_trained_on_the_full_data_beside_a_table_is_said(place):
 
     def lines(method):
         made = plan(task, space, val_method=method, **given)
-        return made, dict(plan_lines(made, task, "cpu"))
+        return made, dict(made.summary())
 
     assert "relaxed network" not in lines("weighted")[1]
     made, told = lines("both")
@@ -357,7 +357,7 @@ def test_the_prediction_grows_with_the_steps():
         ({"per_class": None}, [], "Missing --train-size (total examples), e.g. --train-size 35"),
         ({"per_class": None}, ["--train-size", "5"], "--train-size 5: there are 10 classes"),
         ({}, ["--space", "nasbench20"], "did you mean 'nasbench201'?"),
-        ({}, ["--space", "gnn-zoo"], "--space gnn-zoo: 'digits' is images, for which there is nasbench201"),
+        ({}, ["--space", "gnn-zoo"], "--space 'gnn-zoo' builds no image network"),
         ({}, ["--space", "nasbench201,channel=2"], "did you mean 'channels'?"),
         ({}, ["--space", "nasbench201,channels=two"], "channels must be int"),
         ({}, ["--space", "nasbench201,channels=0"], "at least 1"),
@@ -365,8 +365,8 @@ def test_the_prediction_grows_with_the_steps():
         ({}, ["--setting", "inductive"], "--setting inductive: 'digits' is images"),
         ({}, ["--model", "resnet"], "model 'resnet' is not known"),
         ({"method": "dmm"}, [], "did you mean 'dm'?"),
-        ({"method": "gcond"}, [], "--method gcond: it condenses graphs, and 'digits' is images"),
-        ({"method": "hcdc"}, ["--train-method", "reach"], "--train-method reach: it condenses graphs"),
+        ({"method": "gcond"}, [], "method 'gcond' condenses graphs, and 'digits' has images"),
+        ({"method": "hcdc"}, ["--train-method", "reach"], "method 'reach' condenses graphs"),
         ({"method": "hcdc"}, [*LEARN, "--set", "probes=5"], "--probes 4 and --set probes=5"),
         (
             {"method": "hcdc"},
@@ -382,7 +382,7 @@ def test_the_prediction_grows_with_the_steps():
         ({}, ["--truth-dataset", "cifar10"], "--truth-dataset cifar10: there is no --truth"),
         ({}, ["--truth", "t.csv"], "the data is 'digits'"),
         ({}, ["--truth", "t.csv", "--truth-dataset", "cifar1"], "did you mean 'cifar10'?"),
-        ({}, ["--truth", "t.csv", "--truth-dataset", "cifar10"], "'digits' has 10 of 1 x 8 x 8"),
+        ({}, ["--truth", "t.csv", "--truth-dataset", "cifar10"], "there is no NAS-Bench-201 table"),
     ],
 )
 def test_condense_refuses(place, capsys, changes, arguments, said):
@@ -480,7 +480,7 @@ def test_tables_that_cannot_be_used_are_refused_before_the_work(place, capsys, m
     elif name != "missing":
         wrong = {"no cell": ("0-0-0-0-0-1", "0-0-conv-0-0-1"), "no number": ("20.001", "many")}
         file.write_text(text.replace(*wrong.get(name, ("", ""))))
-    monkeypatch.setattr(hcdc, "condense", None)
+    monkeypatch.setattr(Plan, "run", None)
     run = condense(
         capsys, "--val-method", "weighted", "--truth", file.name, "--truth-dataset", "cifar10",
         dataset="images.npz", method="hcdc", per_class=2,
@@ -500,9 +500,12 @@ def test_a_table_is_refused_where_it_would_not_be_looked_at(place, capsys):
     assert_refused(place, before, *run, "--truth: --val-method 'random' needs no full-data results")
 
 
-def test_evaluate_refuses_a_table_about_other_data(place, capsys):
+def test_a_table_about_other_data_is_refused(place, capsys):
     assert condense(capsys, "--quiet")[0] == 0
     (place / "t.csv").write_text(table_text(3))
     before = files(place)
+    table = ("--truth", "t.csv", "--truth-dataset", "cifar10")
+    run = condense(capsys, *table, method="hcdc", out="b.hcdc")
+    assert_refused(place, before, *run, "'digits' has 10 of 1 x 8 x 8")
     run = hcdc_run(capsys, "evaluate", "a.hcdc", "--truth", "t.csv", "--truth-dataset", "cifar10")
     assert_refused(place, before, *run, "'digits' has 10 of 1 x 8 x 8")
