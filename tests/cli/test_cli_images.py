@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from command_line import assert_refused, files, hcdc_run
 
-import hcdc
 import hcdc.condensers.validation._trained as probed
 from hcdc import CondensedDataset, Recipe
-from hcdc.cli._plans import judge_lines, plan_lines
-from hcdc.condensers import make_reducer, plan, training_seconds
+from hcdc.cli._plans import judge_lines
+from hcdc.condensers import Plan, make_reducer, plan, training_seconds
 from hcdc.core import ranks
 from hcdc.datasets import data
 from hcdc.spaces import NASBench201
@@ -215,7 +214,8 @@ def test_what_reducers_train_on_the_full_data_is_in_the_cost():
     assert re.fullmatch(r"20 experts trained for \d+ epochs", told["tm"])
 
     def cost(name, **given):
-        return plan(task, NASBench201(), name, train_size=30, **given).cost().words()
+        made = plan(task, NASBench201(), name, train_size=30, **given)
+        return made.cost().words()
 
     assert cost("random") == "no full-data training"
     assert cost("dm") == "S_train and S_val by dm: 20,000 iterations for each, whose time is not predicted"
@@ -310,7 +310,7 @@ def test_what_is_trained_on_the_full_data_beside_a_table_is_said(place):
 
     def lines(method):
         made = plan(task, space, val_method=method, **given)
-        return made, dict(plan_lines(made, task, "cpu"))
+        return made, dict(made.summary())
 
     assert "relaxed network" not in lines("weighted")[1]
     made, told = lines("both")
@@ -356,7 +356,7 @@ def test_the_prediction_grows_with_the_steps():
         ({"per_class": None}, [], "Missing --train-size (total examples), e.g. --train-size 35"),
         ({"per_class": None}, ["--train-size", "5"], "--train-size 5: there are 10 classes"),
         ({}, ["--space", "nasbench20"], "did you mean 'nasbench201'?"),
-        ({}, ["--space", "gnn-zoo"], "--space gnn-zoo: 'digits' is images, for which there is nasbench201"),
+        ({}, ["--space", "gnn-zoo"], "--space 'gnn-zoo' builds no image network"),
         ({}, ["--space", "nasbench201,channel=2"], "did you mean 'channels'?"),
         ({}, ["--space", "nasbench201,channels=two"], "channels must be int"),
         ({}, ["--space", "nasbench201,channels=0"], "at least 1"),
@@ -364,8 +364,8 @@ def test_the_prediction_grows_with_the_steps():
         ({}, ["--setting", "inductive"], "--setting inductive: 'digits' is images"),
         ({}, ["--model", "resnet"], "model 'resnet' is not known"),
         ({"method": "dmm"}, [], "did you mean 'dm'?"),
-        ({"method": "gcond"}, [], "--method gcond: it condenses graphs, and 'digits' is images"),
-        ({"method": "hcdc"}, ["--train-method", "reach"], "--train-method reach: it condenses graphs"),
+        ({"method": "gcond"}, [], "method 'gcond' condenses graphs, and 'digits' has images"),
+        ({"method": "hcdc"}, ["--train-method", "reach"], "method 'reach' condenses graphs"),
         ({"method": "hcdc"}, [*LEARN, "--set", "probes=5"], "--probes 4 and --set probes=5"),
         (
             {"method": "hcdc"},
@@ -381,7 +381,7 @@ def test_the_prediction_grows_with_the_steps():
         ({}, ["--truth-dataset", "cifar10"], "--truth-dataset cifar10: there is no --truth"),
         ({}, ["--truth", "t.csv"], "the data is 'digits'"),
         ({}, ["--truth", "t.csv", "--truth-dataset", "cifar1"], "did you mean 'cifar10'?"),
-        ({}, ["--truth", "t.csv", "--truth-dataset", "cifar10"], "'digits' has 10 of 1 x 8 x 8"),
+        ({}, ["--truth", "t.csv", "--truth-dataset", "cifar10"], "there is no NAS-Bench-201 table"),
     ],
 )
 def test_condense_refuses(place, capsys, changes, arguments, said):
@@ -479,7 +479,7 @@ def test_tables_that_cannot_be_used_are_refused_before_the_work(place, capsys, m
     elif name != "missing":
         wrong = {"no cell": ("0-0-0-0-0-1", "0-0-conv-0-0-1"), "no number": ("20.001", "many")}
         file.write_text(text.replace(*wrong.get(name, ("", ""))))
-    monkeypatch.setattr(hcdc, "condense", None)
+    monkeypatch.setattr(Plan, "run", None)
     run = condense(
         capsys, "--val-method", "weighted", "--truth", file.name, "--truth-dataset", "cifar10",
         dataset="images.npz", method="hcdc", per_class=2,
@@ -499,9 +499,12 @@ def test_a_table_is_refused_where_it_would_not_be_looked_at(place, capsys):
     assert_refused(place, before, *run, "--truth: --val-method 'random' needs no full-data results")
 
 
-def test_evaluate_refuses_a_table_about_other_data(place, capsys):
+def test_a_table_about_other_data_is_refused(place, capsys):
     assert condense(capsys, "--quiet")[0] == 0
     (place / "t.csv").write_text(table_text(3))
     before = files(place)
+    table = ("--truth", "t.csv", "--truth-dataset", "cifar10")
+    run = condense(capsys, *table, method="hcdc", out="b.hcdc")
+    assert_refused(place, before, *run, "'digits' has 10 of 1 x 8 x 8")
     run = hcdc_run(capsys, "evaluate", "a.hcdc", "--truth", "t.csv", "--truth-dataset", "cifar10")
     assert_refused(place, before, *run, "'digits' has 10 of 1 x 8 x 8")

@@ -11,6 +11,7 @@ from command_line import hcdc_run
 
 import hcdc
 from hcdc.cli._interrupt import is_interruption
+from hcdc.condensers import Plan
 
 SAID = "hcdc: interrupted; the same command continues where this one stopped\n"
 
@@ -68,7 +69,7 @@ WRAPPED.__cause__ = ALONE
 @pytest.mark.parametrize("error", [ALONE, WRAPPED, KeyboardInterrupt()], ids=["alone", "wrapped", "plain"])
 @pytest.mark.parametrize("debug", [(), ("--debug",)])
 def test_inside_torchscript(tmp_path, monkeypatch, capsys, error, debug):
-    monkeypatch.setattr(hcdc, "condense", failing(error))
+    monkeypatch.setattr(Plan, "run", failing(error))
     given = ("--dataset", "embedded", "--method", "random", "--train-size", "12", "--quiet")
     run = hcdc_run(capsys, "condense", *given, "--out", tmp_path / "a.hcdc", *debug)
     assert run == (130, "", SAID)

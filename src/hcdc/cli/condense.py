@@ -9,20 +9,13 @@ import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable, checked_device, settings
-from hcdc.cli._choose import (
-    About,
-    check_image_flags,
-    check_method,
-    task_and_space,
-    total_size,
-    truth_table,
-)
-from hcdc.cli._record import already_there, read_record, record_path, save_with_record
+from hcdc.cli._choose import check_image_flags, task_and_space, total_size, truth_table
 from hcdc.cli._show import evaluate_command, last_line, say, show_progress, write_json
 from hcdc.condensers import Plan, plan
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
 from hcdc.core.records import device_name
+from hcdc.datasets import CondensedDataset, record_path
 
 
 @command
@@ -76,8 +69,6 @@ def condense(
         truth_dataset=truth_dataset, truth_epochs=truth_epochs,
     )  # fmt: skip
     task, searched = task_and_space(data, space, setting, model)
-    check_method("--method", method, data)
-    check_method("--train-method", train_method, data)
     train_size = total_size(("--train-size", "--images-per-class"), train_size, per_class, task, "train")
     val_size = total_size(("--val-size", "--val-images-per-class"), val_size, val_per_class, task, "val")
     if train_size is None:
@@ -85,7 +76,7 @@ def condense(
     arguments: dict[str, Any] = {
         "method": method, "train_size": train_size, "val_size": val_size, "seed": seed, "preset": preset,
         "train_method": train_method, "val_method": val_method, "options": chosen,
-        "truth": truth_table(truth, truth_dataset, About.data(data)),
+        "truth": truth_table(truth, truth_dataset, data.name),
         "recipe": settings(recipe, "--recipe", "--recipe lr=0.1"),
         "full_recipe": settings(full_recipe, "--full-recipe", "--full-recipe lr=0.05"),
     }  # fmt: skip
@@ -101,12 +92,12 @@ def condense(
     made = plan(task, searched, **arguments)
     own = model if model is not None and ":" in model else None
     following = evaluate_command(out, imports, own, truth, truth_dataset)
-    if already_there(out, made, force):
+    if _already_there(out, made, force):
         done = f"{out} is there already, made by the same command, so nothing was done (--force repeats it)"
     else:
         done = _make(made, out, device, quiet)
     if json_file is not None:
-        if not (known := read_record(out)):
+        if not (known := CondensedDataset.load(out).record):
             raise InputError(f"--json: there is no record {record_path(out)}; --force makes it again")
         write_json(json_file, known)
     last_line(done, following, json_file)
@@ -126,8 +117,22 @@ def _make(made: Plan, out: Path, device: str, quiet: bool) -> str:
     with show_progress(quiet) as progress:
         small = made.run(
             device=device, checkpoint=checkpoint, progress=progress,
-            done=lambda small: save_with_record(small, out),
+            done=lambda small: small.save(out),
         )  # fmt: skip
     spent = f"{small.record['condense_seconds']:.1f} s on {device_name(device)}"
     size = out.stat().st_size / 1024
     return f"wrote {out} ({size:,.0f} KiB, {spent}) and {record_path(out).name}"
+
+
+def _already_there(out: Path, made: Plan, force: bool) -> bool:
+    """Whether the same command wrote ``out`` before; another file there is refused unless forced."""
+    if force or not out.exists():
+        return False
+    try:
+        if made.made(CondensedDataset.load(out)):
+            return True
+    except InputError:
+        pass
+    raise InputError(
+        f"--out {out}: the file exists and another command made it; choose another name, or add --force"
+    )

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable, checked_device
-from hcdc.cli._choose import About, truth_table
+from hcdc.cli._choose import truth_table
 from hcdc.cli._plans import judge_lines
-from hcdc.cli._record import read_record, record_path
 from hcdc.cli._show import last_line, quoted, say, show_findings, show_progress, show_table, write_json
 from hcdc.core.plugins import load_attribute
-from hcdc.datasets import CondensedDataset
+from hcdc.datasets import CondensedDataset, record_path
 from hcdc.evaluation import checked_judges, reopen_task
 from hcdc.reporting import summary_table
+from hcdc.truth import check_truth
 
 
 @command
@@ -42,9 +40,11 @@ def evaluate(
     check_writable("--json", result)
     check_apart(("FILE", file), ("its record", record_path(file)), ("--truth", truth), ("--json", result))
     device = checked_device(device)
-    small = dataclasses.replace(CondensedDataset.load(file), record=read_record(file))
-    table = truth_table(truth, truth_dataset, About.copy(small))
+    small = CondensedDataset.load(file)
+    table = truth_table(truth, truth_dataset, str(small.meta["data"].get("name")))
     task = reopen_task(small, None if model is None else load_attribute(model))
+    if table is not None:
+        check_truth(table, task)
     fresh, _ = checked_judges(small, task, candidates, seed)
     if not quiet:
         say(judge_lines(small, task, len(fresh), device, table), quiet)

@@ -9,10 +9,8 @@ from typing import Any
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable
-from hcdc.cli._choose import picture_lines
-from hcdc.cli._record import read_record, record_path
 from hcdc.cli._show import evaluate_command, last_line, quoted, say, shortened, write_json
-from hcdc.datasets import CondensedDataset
+from hcdc.datasets import CondensedDataset, record_path
 from hcdc.reporting import evaluations_of, payment, validation_choice
 
 
@@ -33,16 +31,15 @@ def inspect(
     check_writable("--json", json_file)
     check_apart(("FILE", file), ("its record", record_path(file)), ("--json", json_file))
     small = CondensedDataset.load(file)
-    record = read_record(file)
     evaluations = evaluations_of(small.meta, sorted(file.resolve().parent.glob("*.json")))
     lines: list[tuple[str, object]] = [
         *((label, shortened(text) if label == "space" else text) for label, text in small.summary()),
-        *picture_lines(small),
-        *_evidence(record, evaluations),
+        *small.details(),
+        *_evidence(small.record, evaluations),
     ]
     if json_file is not None:
         told = [list(line) for line in lines]
-        write_json(json_file, {"file": str(file), "meta": small.meta, "record": record, "lines": told})
+        write_json(json_file, {"file": str(file), "meta": small.meta, "record": small.record, "lines": told})
     say(lines, quiet)
     following = _evaluation_of(small, file, imports)
     if evaluations:

@@ -9,7 +9,6 @@ from typing import Any
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable
-from hcdc.cli._choose import has_pictures
 from hcdc.cli._show import last_line, show_table, table_json, write_json
 from hcdc.core.errors import InputError
 from hcdc.datasets import CondensedDataset
@@ -61,7 +60,7 @@ def _copies(files: Sequence[Path], evaluations: Sequence[dict[str, Any]]) -> lis
             small = CondensedDataset.load(path)
         except InputError:
             continue
-        if has_pictures(small) and belongs(evaluation, small.meta):
+        if small.train.pictures() is not None and belongs(evaluation, small.meta):
             found[path.resolve()] = small
     return list(found.values())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from hcdc.core.checkpoint import Checkpoint, content_key
 from hcdc.core.errors import HcdcError, InputError, unknown_name
 from hcdc.core.progress import Progress, duration, timed
 from hcdc.core.recipe import Recipe
-from hcdc.core.records import device_name, environment
+from hcdc.core.records import device_name, environment, jsonable
 from hcdc.datasets import CondensedDataset
 from hcdc.spaces import Space
 from hcdc.tasks import Task
@@ -67,6 +68,17 @@ class Plan:
     def key(self) -> str:
         """A hash of the plan: equal commands have equal keys."""
         return content_key({**self.meta, "train_size": self.train_size, "val_size": self.val_size})
+
+    def made(self, small: CondensedDataset) -> bool:
+        """Whether a condensed data set came from this plan."""
+        planned = {**self.meta, "train_size": self.train_size}
+        if self.meta["val_method"] != "real":
+            planned["val_size"] = self.val_size
+        found = small.meta
+        if tried := found.get("recipes_tried"):  # the first is the planned one, the file says the best
+            found = {**found, "calibrated_recipe": tried[0]["recipe"]}
+        plain = json.loads(json.dumps(jsonable(planned)))
+        return all(found.get(key) == value for key, value in plain.items())
 
     # --- before the work ----------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class Images(Examples):
     def details(self, name: str, num_classes: int | None) -> list[tuple[str, str]]:
         counts = self.y.bincount(minlength=num_classes or 1)
         low, high = int(counts.min()), int(counts.max())
-        told = f"{low if low == high else f'{low} to {high}'} a class, {self.form} pixels of "
+        told = f"{low if low == high else f'{low} to {high}'} per class, {self.form} pixels of "
         told += f"{float(self.x.min()):.2f} .. {float(self.x.max()):.2f} (normalised)"
         if self.weight is not None:
             weight = self.weight / self.weight.mean()
