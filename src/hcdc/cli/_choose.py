@@ -29,7 +29,7 @@ def _space(text: str) -> Space:
     """The space ``NAME`` or ``NAME,KEY=VALUE,...``."""
     name, *pairs = text.split(",")
     usual = {key: value for key, value in from_spec({"name": name}).spec().items() if key != "name"}
-    given = settings(pairs, "--space", f"--space {name},{next(iter(usual), "KEY")}=2")
+    given = settings(pairs, "--space", f"--space {name},{next(iter(usual), 'KEY')}=2")
     for key, value in given.items():
         if key not in usual:
             raise unknown_name(f"--space {name}: setting", key, usual)
