@@ -290,7 +290,7 @@ def test_a_kept_set_is_the_copy_that_nas201_would_make(method, options, every, i
     other = nas201.Protocol(str(images), "none.csv", "cifar10", 5, 2, 3, 2, images.with_name("out"), "cpu")
     other.options[method] = options
     name = nas201.kept_name(hcdc.condensers.plan(**other.arguments(method, 4)), method, 4)
-    assert sorted(file.name for file in folder.iterdir()) == [name, name.replace(".hcdc", ".json")]
+    assert sorted(file.name for file in folder.iterdir()) == [name, record_path(name).name]
     assert (folder / name).read_bytes() == hcdc.condense(**other.arguments(method, 4)).to_bytes()
     monkeypatch.setattr(nas201, "condense", lambda **_: pytest.fail("made again"))
     kept = other.made(method, 4, folder)

@@ -182,7 +182,7 @@ def _pixel_statistics(small: CondensedDataset, images: Images) -> tuple[Tensor, 
     if not all(isinstance(values, list) and len(values) == channels for values in found):
         raise InputError(
             f"meta['data'] of this copy does not have 'mean' and 'std' with {channels} numbers each, so its "
-            "normalisation cannot be undone; describe the data with hcdc.datasets.describe"
+            "normalisation cannot be undone; describe the data with data.describe()"
         )
     mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in found)
     return mean, std
