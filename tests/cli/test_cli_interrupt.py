@@ -10,8 +10,8 @@ import torch
 from command_line import hcdc_run
 
 import hcdc
-from hcdc.condensers import Plan
 from hcdc.cli._interrupt import is_interruption
+from hcdc.condensers import Plan
 
 SAID = "hcdc: interrupted; the same command continues where this one stopped\n"
 
