@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hcdc.cli._show import space_words
-from hcdc.condensers import full_trainings, in_words
+from hcdc.condensers import full_trainings, in_words, space_words
 from hcdc.core.recipe import Recipe
 from hcdc.core.records import device_name
 from hcdc.datasets import CondensedDataset

@@ -22,7 +22,6 @@ from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
 from hcdc.core.records import jsonable
 from hcdc.reporting import COLUMNS, Row, findings
-from hcdc.spaces import Space
 
 SCREEN = 100
 """Characters of a description that still fits a screen."""
@@ -46,12 +45,6 @@ def words(values: dict[str, Any]) -> str:
 def shortened(text: str) -> str:
     """A description cut to what fits a screen."""
     return text if len(text) <= SCREEN else f"{text[: SCREEN - 4]} ..."
-
-
-def space_words(space: Space) -> str:
-    """The settings of a space; its dimensions, counted, where the settings do not fit a screen."""
-    told = words(space.spec())
-    return told if len(told) <= SCREEN else shortened(f"{space.name}, {space.words()}")
 
 
 def is_stdout(path: Path | None) -> bool:

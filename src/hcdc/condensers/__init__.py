@@ -5,7 +5,7 @@ from hcdc.condensers._condense import condense
 from hcdc.condensers._cost import Cost, Expense
 from hcdc.condensers._dc import ImageMatching
 from hcdc.condensers._forecast import full_trainings, training_seconds
-from hcdc.condensers._plan import Plan, in_words, plan
+from hcdc.condensers._plan import Plan, in_words, plan, space_words
 from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_for, reducer_presets, register_reducer
 from hcdc.condensers._tm import TM
 from hcdc.condensers.validation import (
@@ -68,6 +68,7 @@ __all__ = [
     "register_reducer",
     "register_validation",
     "ridge",
+    "space_words",
     "training_seconds",
     "validation_presets",
     "weigh_examples",

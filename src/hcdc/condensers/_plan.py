@@ -29,6 +29,8 @@ from hcdc.truth import Truth, check_truth
 TRAIN = "train."
 """Before the name of a setting of HCDC: it is one of the method that makes S_train."""
 TRUTH_EPOCHS = 20
+SCREEN = 100
+"""Characters of a description that still fits a screen."""
 PHASES = r"(\.(train|val|scores|recipe|probes)(\.expert\d+)?|\.(original-\w+|(lam|network)\d+|network\.0))?"
 """What the checkpoints of one run are called after the name of the first, as a regular expression."""
 
@@ -97,7 +99,7 @@ class Plan:
             ("data", self.task.words()),
             ("method", f"{meta['method']}{preset}: {how}"),
             ("sizes", f"S_train {self.task.sized(self.train_size)}, S_val {way.sized(self)}"),
-            ("space", in_words(meta["space"])),
+            ("space", space_words(self.space)),
             full,
             ("relaxed network", self._relaxed_words()),
             ("calibrated recipe", recipe),
@@ -299,6 +301,12 @@ def _makers(
 def in_words(values: Mapping[str, Any]) -> str:
     """Settings in one line."""
     return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in values.items())
+
+
+def space_words(space: Space) -> str:
+    """The settings of a space; where they would fill a screen, its dimensions, counted."""
+    told = in_words(space.spec())
+    return told if len(told) <= SCREEN else f"{space.name}, {space.words()}"[:SCREEN]
 
 
 def _on_full_data(trained: str) -> str:

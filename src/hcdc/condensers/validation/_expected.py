@@ -155,6 +155,7 @@ class _Trial:
     def __init__(self, task: Task, space: Space, config: Alignment):
         self.task, self.config, self.device = task, config, task.train.y.device
         self.bound, self.solver = config.bind(task, space), config.make_solver()
+        self.examples = task.sample("train", task.least, 0)  # as synthetic ones are: floating point
         self.lanes = 1 if config.schedule == "sequential" else task.lanes(task.train, self.device)
         configs = space.sample(self.lanes, numpy_stream(0, "estimate"))
         self.lam = stack(space, configs).to(self.device)
@@ -162,9 +163,9 @@ class _Trial:
         self.params = init_many(self.bound, keys, 0, "estimate", self.device)
 
     def some(self, count: int) -> Any:
-        """So many examples, the first of T_train again where it has fewer."""
-        index = (torch.arange(count) % len(self.task.train)).to(self.device)
-        return self.task.subset(self.task.train, index)
+        """So many examples, the same few again and again."""
+        index = (torch.arange(count) % len(self.examples)).to(self.device)
+        return self.task.subset(self.examples, index)
 
     def step(self, recipe: Recipe, most: int) -> Line:
         """A training step."""
