@@ -30,11 +30,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from hcdc.condensers import rank_targets, ridge
+from hcdc.condensers import rank_targets
 from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
 from hcdc.core.ranks import spearman, standard
+from hcdc.core.results import Evaluation
+from hcdc.core.ridge import ridge
 from hcdc.core.seeds import numpy_stream
 from hcdc.experiments._command import as_command
 from hcdc.experiments.nas201 import PROTOCOL
@@ -511,7 +513,7 @@ def figure(found: Sequence[Record], path: str | Path, of_copies: bool = False) -
     drawn = {**mine, "method": ours, "truth": truth.tolist(), "rivals": others}
     classes = base["dataset"].removeprefix("cifar")
     of = f"NAS-Bench-201, CIFAR-{classes}, {base['train_size'] // int(classes)} images a class"
-    return rank_colours(drawn, path, of)
+    return rank_colours(Evaluation.from_json(drawn), path, of)
 
 
 def _beside(mine: Ranking, theirs: Sequence[Ranking]) -> Sequence[Ranking]:
