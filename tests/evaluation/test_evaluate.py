@@ -151,7 +151,6 @@ def test_a_training_that_is_the_whole_one_is_called_so_and_done_once(lanes):
     found = judge(small)
     assert found.rival("early-stopping") is None
     whole = found.rival("one-seed-full")
-    assert whole.whole
     assert whole.description == "full data, one seed, all 4 steps"
     assert len(lanes) == 3 * 2  # four at once: the truth, the copy, one rival
 

@@ -128,7 +128,6 @@ class Rival(Ranking):
         seconds_per_candidate: Seconds per candidate.
         extra_seconds: Seconds before the first candidate.
         val_size: Number of its validation examples, where it draws its own.
-        whole: It trains as long as the full recipe does.
     """
 
     name: str
@@ -136,7 +135,6 @@ class Rival(Ranking):
     seconds_per_candidate: float | None = None
     extra_seconds: float | None = None
     val_size: int | None = None
-    whole: bool = False
 
     @property
     def cost(self) -> Cost:

@@ -46,7 +46,7 @@ class EqualCost(RivalMethod):
         spent, repeats = sum(some.seconds for some in trained), zip(*(some.repeats for some in trained))
         words = f"full data, the seconds of condensing and searching: {_spent(seeds, steps, full.steps)}"
         joined = [[loss for some in each for loss in some] for each in repeats]
-        return context.rival(self.name, words, mean.tolist(), spent, repeats=joined, whole=seeds > 0)
+        return context.rival(self.name, words, mean.tolist(), spent, repeats=joined)
 
     def seconds(self, context: Context, forecast: Forecast) -> float:
         if forecast.condense is None:

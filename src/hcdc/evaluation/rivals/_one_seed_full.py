@@ -24,7 +24,7 @@ class OneSeedFull(RivalMethod):
         words = f"full data, one seed, all {context.full.steps} steps"
         recipe = dataclasses.replace(context.full, seeds=1)
         scores, seconds, repeats = context.train_on_full(self.name, recipe)
-        return context.rival(self.name, words, scores, seconds, repeats=repeats, whole=True)
+        return context.rival(self.name, words, scores, seconds, repeats=repeats)
 
     def seconds(self, context: Context, forecast: Forecast) -> float:
         return forecast.candidates * forecast.full.steps * forecast.step
