@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from hcdc.core.errors import HcdcError, InputError, NumericalError
     from hcdc.core.recipe import Recipe
     from hcdc.datasets import CondensedDataset, data
-    from hcdc.evaluation import Evaluation, evaluate
+    from hcdc.evaluation import Evaluation, evaluate, score
+    from hcdc.reporting import report
     from hcdc.tasks import GraphTask, ImageTask, LinearConvTask, TableTask, Task
 
     __version__: str
@@ -24,7 +25,8 @@ else:
         "core.errors": ("HcdcError", "InputError", "NumericalError"),
         "core.recipe": ("Recipe",),
         "datasets": ("CondensedDataset", "data"),
-        "evaluation": ("Evaluation", "evaluate"),
+        "evaluation": ("Evaluation", "evaluate", "score"),
+        "reporting": ("report",),
         "tasks": ("GraphTask", "ImageTask", "LinearConvTask", "TableTask", "Task"),
     }
 
@@ -61,5 +63,7 @@ __all__ = [
     "condense",
     "data",
     "evaluate",
+    "report",
+    "score",
     "spaces",
 ]

@@ -61,7 +61,8 @@ def test_the_lines_have_the_number_of_candidates_that_are_judged(place, capsys, 
         def candidates(self):
             return super().candidates()[1000:1006]
 
-    monkeypatch.setattr("hcdc.evaluation._evaluate.from_spec", lambda _: Few(channels=2, cells=1))
+    for module in ("_judges", "_evaluate"):
+        monkeypatch.setattr(f"hcdc.evaluation.{module}.from_spec", lambda _: Few(channels=2, cells=1))
     code, out, err = evaluate(capsys, "--candidates", "80", "--no-rivals")
     assert code == 0, err
     assert re.search("^candidates +3 of ", out, re.MULTILINE)

@@ -27,7 +27,6 @@ from hcdc.condensers import (
     plan,
     probe_configs,
     rank_targets,
-    ridge,
     weigh_examples,
 )
 from hcdc.condensers.validation._examples import correlation
@@ -39,6 +38,7 @@ from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.ranks import spearman
 from hcdc.core.recipe import Recipe
+from hcdc.core.ridge import ridge
 from hcdc.core.seeds import stream
 from hcdc.datasets import data
 from hcdc.spaces import Finite, NASBench201, PolynomialFilter, halves

@@ -11,24 +11,44 @@ import torch
 from judged_copies import FULL, SPACE, copy_of, graph_data
 from scipy import stats
 
+import hcdc.evaluation._context as contexts
 import hcdc.evaluation._evaluate as judging
 from hcdc.condensers import condense
-from hcdc.core import records
+from hcdc.core import ranks, records
 from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
+from hcdc.core.results import Cost, Evaluation, Rival
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import Rows, TableData
-from hcdc.evaluation import agreement, break_even, evaluate, judges
+from hcdc.evaluation import (
+    RivalMethod,
+    agreement,
+    cost,
+    evaluate,
+    judges,
+    proxy_scores,
+    register_rival,
+    score,
+)
 from hcdc.reporting import findings
 from hcdc.spaces import Finite, GNNZoo, PolynomialFilter, halves
 from hcdc.tasks import GraphTask, TableTask
-from hcdc.training import _lanes
+from hcdc.training import Result, _lanes
 from hcdc.truth import TrainedTruth, _trained
 from recipes import change_recipes
 
 TASK = GraphTask(graph_data())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_draws():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranks, "bootstrap", functools.partial(ranks.bootstrap, draws=20))
+        yield
+
+
 FIELDS = {
     "dataset", "method", "train_method", "val_method", "train_size", "val_size", "seed", "judge_seed",
     "space", "metric", "candidates", "dropped", "spearman", "kendall", "interval", "level", "top_k_overlap",
@@ -52,7 +72,7 @@ def judged():
     """One evaluation that several tests read."""
     probes = {"lam": [SPACE.encode(c).tolist() for c in SPACE.sample(9, numpy_stream(0, "probes"))]}
     probes["score"] = [sum(lam) for lam in probes["lam"]]
-    return judge(copy_of(record={"condense_seconds": 2.0}, probes=probes)).as_dict()
+    return judge(copy_of(record={"condense_seconds": 2.0}, probes=probes))
 
 
 # --- the document -------------------------------------------------------------------------------------------
@@ -60,96 +80,142 @@ def judged():
 
 def test_the_document_has_every_field():
     found = judged()
-    assert set(found) >= FIELDS
-    json.loads(json.dumps(found, allow_nan=False))
+    document = found.to_json()
+    assert set(document) >= FIELDS
+    assert Evaluation.from_json(json.loads(json.dumps(document, allow_nan=False))) == found
     for key in ("configs", "truth", "test", "proxy"):
-        assert len(found[key]) == found["candidates"] == 6
-    assert (found["dataset"], found["train_size"], found["val_size"]) == ("blocks", 6, 9)
-    assert (found["seed"], found["judge_seed"], found["level"]) == (0, 0, 0.9)
-    assert found["space"] == SPACE.spec()
-    assert found["environment"]["device"] == records.device_name("cpu")
-    assert found["interval"][0] <= found["spearman"] <= found["interval"][1]
-    assert found["condense_seconds"] == 2.0
+        assert len(vars(found)[key]) == found.candidates == 6
+    assert (found.dataset, found.train_size, found.val_size) == ("blocks", 6, 9)
+    assert (found.seed, found.judge_seed, found.level) == (0, 0, 0.9)
+    assert found.space == SPACE.spec()
+    assert found.environment["device"] == records.device_name("cpu")
+    assert found.interval[0] <= found.spearman <= found.interval[1]
+    assert found.condense_seconds == 2.0
 
 
 def test_figures_are_those_of_the_scores():
     found = judged()
-    truth, test, proxy = (np.asarray(found[key]) for key in ("truth", "test", "proxy"))
-    assert found["spearman"] == pytest.approx(stats.spearmanr(truth, proxy).statistic)
-    assert found["kendall"] == pytest.approx(stats.kendalltau(truth, proxy).statistic)
-    assert found["regret"] == pytest.approx(truth.max() - truth[proxy.argmax()])
-    assert found["selected_test_accuracy"] == test[proxy.argmax()]
-    assert found["best_test_accuracy"] == test[truth.argmax()]
-    assert found["proxy_seconds"] == pytest.approx(6 * found["proxy_seconds_per_candidate"])
-    assert found["full_seconds"] == pytest.approx(6 * found["full_seconds_per_candidate"])
+    truth, test, proxy = (np.asarray(vars(found)[key]) for key in ("truth", "test", "proxy"))
+    assert found.spearman == pytest.approx(stats.spearmanr(truth, proxy).statistic)
+    assert found.kendall == pytest.approx(stats.kendalltau(truth, proxy).statistic)
+    assert found.regret == pytest.approx(truth.max() - truth[proxy.argmax()])
+    assert found.selected_test_accuracy == test[proxy.argmax()]
+    assert found.best_test_accuracy == test[truth.argmax()]
+    assert found.proxy_seconds == pytest.approx(6 * found.proxy_seconds_per_candidate)
+    assert found.full_seconds == pytest.approx(6 * found.full_seconds_per_candidate)
 
 
 def test_every_rival_is_there():
     found = judged()
-    rivals = {rival["name"]: rival for rival in found["rivals"]}
+    rivals = {rival.name: rival for rival in found.rivals}
     expected = ["random-val-loss", "random-reach-val-loss", "real-val", "real-val-loss", "early-stopping"]
-    expected += ["equal-cost", "parameter-count", "ridge-probes", "ridge-and-real-val"]
+    expected += ["one-seed-full", "equal-cost", "parameter-count", "ridge-probes", "ridge-and-real-val"]
     assert list(rivals) == expected
     for rival in rivals.values():
-        assert set(rival) >= RIVAL_FIELDS
-        assert len(rival["proxy"]) == 6
-        assert rival["description"]
-        assert rival["seconds_per_candidate"] >= 0
-    assert "2 of 6 steps" in rivals["early-stopping"]["description"]  # 6 of 18 training nodes
-    assert rivals["parameter-count"]["spearman"] is None  # every filter has as many
-    assert "no ranking" in rivals["parameter-count"]["note"]
-    assert judge(rivals=False)["rivals"] == []
+        assert set(rival.to_json()) >= RIVAL_FIELDS
+        assert len(rival.proxy) == 6
+        assert rival.description
+        assert rival.seconds_per_candidate >= 0
+    assert "2 of 6 steps" in rivals["early-stopping"].description  # 6 of 18 training nodes
+    assert rivals["parameter-count"].spearman is None  # every filter has as many
+    assert "no ranking" in rivals["parameter-count"].note
+    assert judge(rivals=False).rivals == []
 
 
-def test_a_random_set_is_no_rival_of_a_random_set(monkeypatch):
+def test_a_random_set_is_no_rival_of_a_random_set():
     """By the same metric; the copy is ranked by accuracy where nothing else is said."""
-    monkeypatch.setattr(judging.ranks, "bootstrap", functools.partial(judging.ranks.bootstrap, draws=2))
     for change, there in (
         ({}, ["random-val-loss"]),
         ({"metric": "loss"}, ["random-val"]),
         ({"val_method": "same"}, ["random-val", "random-val-loss"]),  # other draws
         ({"val_method": "aligned"}, ["random-val", "random-val-loss"]),
     ):
-        names = [rival["name"] for rival in judge(copy_of(**change))["rivals"]]
+        names = [rival.name for rival in judge(copy_of(**change)).rivals]
         assert [name for name in names if name.startswith("random-val")] == there
 
 
 def test_the_real_set_ranks_by_loss_too(monkeypatch):
-    seen, on_copy = [], judging._Judge.on_copy
-    monkeypatch.setattr(judging._Judge, "on_copy", lambda *a: seen.append(on_copy(*a)) or seen[-1])
-    rivals = {rival["name"]: rival for rival in judge()["rivals"]}
+    seen, on_copy = [], contexts.Context.train_on_copy
+    monkeypatch.setattr(contexts.Context, "train_on_copy", lambda *a: seen.append(on_copy(*a)) or seen[-1])
+    rivals = {rival.name: rival for rival in judge().rivals}
     (results,) = seen
-    assert rivals["real-val-loss"]["proxy"] == [-r.values["real.loss"] for r in results]
-    assert rivals["real-val-loss"]["description"] == "same S_train, the whole real validation set, by loss"
+    assert rivals["real-val-loss"].proxy == [-r.values["real.loss"] for r in results]
+    assert rivals["real-val-loss"].description == "same S_train, the whole real validation set, by loss"
     for key in ("seconds_per_candidate", "extra_seconds"):
-        assert rivals["real-val-loss"][key] == rivals["real-val"][key]
+        assert vars(rivals["real-val-loss"])[key] == vars(rivals["real-val"])[key]
 
 
-def test_a_training_that_is_the_whole_one_is_said_to_be_and_done_once(lanes):
-    small = copy_of(record={"condense_seconds": 1e6}, full=Recipe(steps=4, lr=0.05))
+def test_a_training_that_is_the_whole_one_is_called_so_and_done_once(lanes):
+    small = copy_of(full=Recipe(steps=4, lr=0.05))
     small.meta["calibrated_recipe"]["steps"] = 400  # more visits than the full training has
-    rivals = {rival["name"]: rival for rival in judge(small)["rivals"]}
-    assert "equal-cost" not in rivals
-    whole = rivals["early-stopping"]
-    assert whole["whole"]
-    assert whole["description"] == ("full data, one seed, 4 of 4 steps: the whole training, which takes less")
+    found = judge(small)
+    assert found.rival("early-stopping") is None
+    whole = found.rival("one-seed-full")
+    assert whole.description == "full data, one seed, all 4 steps"
     assert len(lanes) == 3 * 2  # four at once: the truth, the copy, one rival
-    lanes.clear()
-    rivals = {r["name"]: r for r in judge(copy_of(record={"condense_seconds": 1e6}))["rivals"]}
-    assert not rivals["early-stopping"]["whole"]
-    assert rivals["equal-cost"]["whole"]
-    assert rivals["equal-cost"]["description"].endswith("6 of 6 steps: the whole training, which takes less")
+
+
+@pytest.mark.parametrize(
+    ("fits", "said", "trained"),
+    [
+        (0.5, "3 of 6 steps of one seed", [(3, 1)]),
+        (1.0, "1 whole seed", [(6, 1)]),
+        (4.5, "4 whole seeds and 3 of 6 steps of another", [(6, 4), (3, 1)]),
+        (99.0, "30 whole seeds, which take less", [(6, 30)]),
+    ],
+)
+def test_equal_cost_is_the_seconds_of_condensing_and_searching(fits, said, trained, monkeypatch):
+    """A seed of six candidates on the full data takes 10 s, searching on the copy 3 s."""
+    recipes = []
+
+    def train_on_full(self, name, recipe, seed=0):
+        recipes.append((recipe.steps, recipe.seeds))
+        value = float(recipe.steps)
+        scores = [value * k for k in range(6)]
+        return contexts.Trained(scores, recipe.seeds * 10.0 * recipe.steps / 6, [[value] * recipe.seeds] * 6)
+
+    monkeypatch.setattr(contexts.Context, "train_on_full", train_on_full)
+    monkeypatch.setattr(contexts.Context, "full_seconds", 20.0)
+    monkeypatch.setattr(contexts.Context, "proxy_seconds", 3.0)
+    found = judge(copy_of(), rivals=["equal-cost"], condense_seconds=10 * fits - 3)
+    (rival,) = found.rivals
+    assert recipes == trained
+    assert rival.description == f"full data, the seconds of condensing and searching: {said}"
+    assert rival.seconds_per_candidate * 6 == pytest.approx(min(fits, 30) * 10)
+    share = [seeds * steps / 6 for steps, seeds in trained]
+    mean = sum(steps * w for (steps, _), w in zip(trained, share)) / sum(share)
+    assert rival.proxy == pytest.approx([mean * k for k in range(6)])
+
+
+def test_a_rival_from_outside_is_one_class(monkeypatch):
+    monkeypatch.setattr("hcdc.evaluation.rivals._base._RIVALS", {})
+
+    @register_rival
+    class Sum(RivalMethod):
+        name = "sum"
+
+        def run(self, context):
+            scores = [sum(config.values()) for config in context.configs]
+            return context.rival(self.name, "the sum of lambda", scores, 0.0)
+
+    (rival,) = judge().rivals
+    assert rival.name == "sum"
+    assert rival.spearman is not None
+    with pytest.raises(ValueError, match="'sum' is registered already"):
+        register_rival(Sum)
+    with pytest.raises(InputError, match="'som' is not known"):
+        judge(rivals=["som"])
 
 
 def test_rivals_share_s_train_and_differ_in_what_validates(monkeypatch):
     seen = {}
-    run_candidates = judging.run_candidates
+    run_candidates = contexts.run_candidates
 
     def watched(task, space, configs, train, parts, *rest):
         seen.update({name: (train, part) for name, part in parts.items()})
         return run_candidates(task, space, configs, train, parts, *rest)
 
-    monkeypatch.setattr(judging, "run_candidates", watched)
+    monkeypatch.setattr(contexts, "run_candidates", watched)
     small = copy_of()
     judge(small)
     for name in ("copy", "random", "reach", "real"):
@@ -162,15 +228,15 @@ def test_rivals_share_s_train_and_differ_in_what_validates(monkeypatch):
 @pytest.mark.parametrize("metric", ["accuracy", "loss"])
 def test_the_metric_is_the_one_in_the_file(metric):
     found = judge(copy_of(metric=metric), rivals=False)
-    assert found["metric"] == metric
-    assert all(0 <= v <= 1 if metric == "accuracy" else v < 0 for v in found["proxy"])
+    assert found.metric == metric
+    assert all(0 <= v <= 1 if metric == "accuracy" else v < 0 for v in found.proxy)
 
 
 def test_the_real_validation_set():
-    found = judge(copy_of(val=False)).as_dict()
-    assert found["val_size"] is None
-    real = next(rival for rival in found["rivals"] if rival["name"] == "real-val")
-    assert found["proxy"] == real["proxy"]
+    found = judge(copy_of(val=False))
+    assert found.val_size is None
+    real = next(rival for rival in found.rivals if rival.name == "real-val")
+    assert found.proxy == real.proxy
 
 
 def test_constant_scores_have_no_ranking():
@@ -195,26 +261,25 @@ def test_what_is_not_defined_says_whose_scores_are_to_blame():
         assert agreement(truth, test, proxy)["note"].startswith(said)
 
 
-def test_a_truth_without_a_ranking_is_said_once(monkeypatch):
-    same = [judging.Result({"val.score": 0.5, "test.score": 0.5}, 1.0)] * 6
+def test_candidates_that_do_not_differ_on_the_full_data_are_refused(monkeypatch):
+    same = [Result({"val.score": 0.5, "test.score": 0.5}, 1.0)] * 6
     monkeypatch.setattr(TrainedTruth, "results", lambda *_: same)
-    found = judge()
-    assert "the same on the full data" in found["note"]
-    assert {rival["note"] for rival in found["rivals"]} == {""}
-    assert not math.isfinite(found["rivals"][0]["spearman"])
+    said = "all 6 candidates score 0.5 on the full data.*check that training reads 'lambda_0', 'lambda_1'"
+    with pytest.raises(InputError, match=said):
+        judge()
 
 
 # --- candidates that diverge --------------------------------------------------------------------------------
 
 
 def with_losses(*losses):
-    return [judging.Result({"copy.loss": v, "copy.score": 0.1 * k}, 1.0) for k, v in enumerate(losses)]
+    return [Result({"copy.loss": v, "copy.score": 0.1 * k}, 1.0) for k, v in enumerate(losses)]
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "loss"])
 def test_who_diverged_is_ranked_last(metric):
-    plain = judging.proxy_scores(with_losses(0.5, 2.0, 1.0), metric, "copy")
-    scores = judging.proxy_scores(with_losses(0.5, 2.0, 1.0, math.nan, math.nan), metric, "copy")
+    plain = proxy_scores(with_losses(0.5, 2.0, 1.0), metric, "copy")
+    scores = proxy_scores(with_losses(0.5, 2.0, 1.0, math.nan, math.nan), metric, "copy")
     assert scores[:3] == plain
     assert scores[3] == scores[4] < min(plain)
     assert scores[3] == pytest.approx(min(plain), abs=1e-12)
@@ -222,11 +287,11 @@ def test_who_diverged_is_ranked_last(metric):
 
 def test_where_all_diverge_there_is_a_diagnosis():
     with pytest.raises(NumericalError, match="every candidate has a non-finite loss"):
-        judging.proxy_scores(with_losses(math.nan, math.nan), "loss", "copy")
+        proxy_scores(with_losses(math.nan, math.nan), "loss", "copy")
 
 
 def test_one_diverging_candidate_does_not_end_the_evaluation(monkeypatch, tmp_path, caplog):
-    run_candidates = judging.run_candidates
+    run_candidates = contexts.run_candidates
 
     def diverging(task, space, configs, train, parts, *rest):
         *others, keep, kept = rest
@@ -239,16 +304,16 @@ def test_one_diverging_candidate_does_not_end_the_evaluation(monkeypatch, tmp_pa
         return run_candidates(task, space, configs, train, parts, *others, spoil, kept)
 
     first = SPACE.sample(6, numpy_stream(0, "judge"))[0]
-    monkeypatch.setattr(judging, "run_candidates", diverging)
+    monkeypatch.setattr(contexts, "run_candidates", diverging)
     with pytest.raises(KeyboardInterrupt):  # what is kept meanwhile has candidates without a loss
         judge(cache=tmp_path, progress=Stopping(3))
     with caplog.at_level("WARNING", "hcdc"):
-        found = judge(cache=tmp_path).as_dict()
-    assert found["diverged"] == 1
-    assert found["proxy"][0] < min(found["proxy"][1:])
-    assert found["spearman"] is not None
+        found = judge(cache=tmp_path)
+    assert found.diverged == 1
+    assert found.proxy[0] < min(found.proxy[1:])
+    assert found.spearman is not None
     assert "candidates on the copy: 1 of 6 diverged and are ranked last" in caplog.text
-    json.dumps(found, allow_nan=False)
+    json.dumps(found.to_json(), allow_nan=False)
 
 
 def spoil(monkeypatch, lost):
@@ -274,19 +339,19 @@ def test_who_diverges_on_the_full_data_is_last_of_the_truth(monkeypatch, tmp_pat
     drawn, plain = SPACE.sample(6, numpy_stream(0, "judge")), judged()
     with monkeypatch.context() as patch, caplog.at_level("WARNING", "hcdc"):
         spoil(patch, [drawn[1], drawn[4]])
-        found = judge(cache=tmp_path).as_dict()
-    assert found["diverged_on_full"] == [drawn[1], drawn[4]]
-    assert found["diverged"] == 0
+        found = judge(cache=tmp_path)
+    assert found.diverged_on_full == [drawn[1], drawn[4]]
+    assert found.diverged == 0
     for key in ("truth", "test"):
-        assert found[key] == [0.0 if k in (1, 4) else v for k, v in enumerate(plain[key])]
-        assert min(plain[key]) > 0
-    assert found["proxy"] == plain["proxy"]
-    assert found["spearman"] == pytest.approx(stats.spearmanr(found["truth"], plain["proxy"]).statistic)
+        assert vars(found)[key] == [0.0 if k in (1, 4) else v for k, v in enumerate(vars(plain)[key])]
+        assert min(vars(plain)[key]) > 0
+    assert found.proxy == plain.proxy
+    assert found.spearman == pytest.approx(stats.spearmanr(found.truth, plain.proxy).statistic)
     assert f"full data: 2 of 6 candidates diverged and are ranked last: {drawn[1]}, {drawn[4]}" in caplog.text
     monkeypatch.setattr(_trained, "score", lambda _: pytest.fail("nothing may be trained again"))
-    again = judge(cache=tmp_path, rivals=False).as_dict()
+    again = judge(cache=tmp_path, rivals=False)
     for key in ("truth", "test", "diverged_on_full", "spearman"):
-        assert again[key] == found[key]
+        assert vars(again)[key] == vars(found)[key]
     (text,) = [text for _, texts in findings([again]) for text in texts if "diverged" in text]
     assert text == (
         f"2 candidates diverged on the full data and are ranked last there: {drawn[1]}, {drawn[4]}"
@@ -300,23 +365,23 @@ def test_where_all_diverge_on_the_full_data_there_is_a_diagnosis(monkeypatch, tm
 
 
 def test_a_rival_of_which_all_diverge_has_no_ranking_and_ends_nothing(monkeypatch):
-    trained = judging._Judge._trained
+    trained = contexts.Context._trained
 
     def diverging(self, name, *rest):
         results = trained(self, name, *rest)
         if name != "rival early-stopping":
             return results
-        return [judging.Result({"val.loss": math.nan, "val.score": math.nan}, 1.0)] * len(results)
+        return [Result({"val.loss": math.nan, "val.score": math.nan}, 1.0)] * len(results)
 
-    monkeypatch.setattr(judging._Judge, "_trained", diverging)
-    found = judge(copy_of(record={"condense_seconds": 2.0})).as_dict()
-    rivals = {rival["name"]: rival for rival in found["rivals"]}
+    monkeypatch.setattr(contexts.Context, "_trained", diverging)
+    found = judge(copy_of(record={"condense_seconds": 2.0}))
+    rivals = {rival.name: rival for rival in found.rivals}
     lost = rivals.pop("early-stopping")
-    assert lost["proxy"] == [None] * 6
-    assert lost["spearman"] is None
-    assert lost["note"] == "some scores are not finite, so there is no ranking"
-    assert found["spearman"] == judged()["spearman"]
-    assert rivals["equal-cost"]["spearman"] is not None
+    assert lost.proxy == [None] * 6
+    assert lost.spearman is None
+    assert lost.note == "some scores are not finite, so there is no ranking"
+    assert found.spearman == judged().spearman
+    assert rivals["equal-cost"].spearman is not None
 
 
 def test_constant_scores_are_null_in_the_document(monkeypatch):
@@ -324,11 +389,11 @@ def test_constant_scores_are_null_in_the_document(monkeypatch):
         return [0.5] * len(results)
 
     monkeypatch.setattr(judging, "proxy_scores", constant)
-    found = judge(rivals=False).as_dict()
-    assert found["spearman"] is found["kendall"] is found["regret"] is found["selected_test_accuracy"] is None
-    assert found["interval"] == [None, None]
-    assert found["note"]
-    assert found["best_test_accuracy"] is not None
+    found = judge(rivals=False)
+    assert found.spearman is found.kendall is found.regret is found.selected_test_accuracy is None
+    assert found.interval == [None, None]
+    assert found.note
+    assert found.best_test_accuracy is not None
 
 
 # --- who judges ---------------------------------------------------------------------------------------------
@@ -338,8 +403,8 @@ def test_candidates_that_made_the_copy_are_dropped_and_counted():
     drawn = SPACE.sample(6, numpy_stream(3, "judge"))
     used = [config_hash(config) for config in (drawn[1], drawn[4])]
     found = judge(copy_of(candidates=used), seed=3, rivals=False)
-    assert (found["candidates"], found["dropped"]) == (4, 2)
-    assert found["configs"] == [drawn[i] for i in (0, 2, 3, 5)]
+    assert (found.candidates, found.dropped) == (4, 2)
+    assert found.configs == [drawn[i] for i in (0, 2, 3, 5)]
 
 
 def test_where_hardly_any_is_left_nothing_is_judged():
@@ -352,7 +417,7 @@ def test_fewer_judges_than_asked_for_are_said(caplog, monkeypatch):
     def begun(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(judging, "_Judge", begun)
+    monkeypatch.setattr(judging, "chosen_rivals", begun)
     small, count = copy_of(space=GNNZoo()), len(halves(GNNZoo(), 0)[1])
     told = f"{count + 5} candidates were asked for, and {count} judge the copy: space 'gnn-zoo' has "
     for asked, warned in ((3, False), (count + 5, True)):
@@ -403,9 +468,9 @@ def test_graph_networks_are_judged_one_by_one():
     pytest.importorskip("torch_geometric")
     full = Recipe(steps=1, seeds=1)
     found = judge(copy_of(space=GNNZoo(), full=full), candidates=4)
-    assert found["candidates"] == 4
-    assert all(config in halves(GNNZoo(), 0)[1] for config in found["configs"])
-    counts = next(rival for rival in found["rivals"] if rival["name"] == "parameter-count")["proxy"]
+    assert found.candidates == 4
+    assert all(config in halves(GNNZoo(), 0)[1] for config in found.configs)
+    counts = next(rival for rival in found.rivals if rival.name == "parameter-count").proxy
     assert len(set(counts)) > 1
 
 
@@ -434,8 +499,8 @@ def test_full_data_results_are_used_again(trained, tmp_path):
     assert trained == [6]
     second = again()
     assert trained == [6]  # nothing more
-    assert second["truth"] == first["truth"]
-    assert second["full_seconds"] == pytest.approx(first["full_seconds"])
+    assert second.truth == first.truth
+    assert second.full_seconds == pytest.approx(first.full_seconds)
     again(candidates=8)
     assert trained == [6, 2]
     again(copy_of(full=Recipe(steps=5, seeds=2)))
@@ -457,7 +522,7 @@ def test_scoring_the_test_nodes_is_no_part_of_a_trial_on_the_full_data(monkeypat
     monkeypatch.setattr(_lanes, "score_many", timed)
     for _ in range(2):
         found = judge(cache=tmp_path, rivals=False)
-        assert found["full_seconds"] == pytest.approx(len(TASK.val))  # six candidates in one batch
+        assert found.full_seconds == pytest.approx(len(TASK.val))  # six candidates in one batch
 
 
 def test_an_interrupted_truth_goes_on_where_it_stopped(trained, tmp_path, monkeypatch):
@@ -476,7 +541,7 @@ def test_an_interrupted_truth_goes_on_where_it_stopped(trained, tmp_path, monkey
     monkeypatch.setattr(_trained.records, "append", append)
     found = judge(cache=tmp_path, rivals=False)
     assert trained == [6, 2]
-    assert found["truth"] == judge(rivals=False)["truth"]
+    assert found.truth == judge(rivals=False).truth
 
 
 class Stopping(Progress):
@@ -507,7 +572,10 @@ def lanes(monkeypatch):
 
 
 def without_times(found):
-    plain, timed = found.as_dict(), ("environment", "break_even_trials")
+    plain, timed = (
+        found.to_json(),
+        ("environment", "break_even_trials", "break_even_against", "break_even_note"),
+    )
     kept = {key: value for key, value in plain.items() if "seconds" not in key and key not in timed}
     rivals = [{key: v for key, v in rival.items() if "seconds" not in key} for rival in plain["rivals"]]
     return {**kept, "rivals": rivals}
@@ -515,7 +583,8 @@ def without_times(found):
 
 STEPS = [
     *(f"{phase}: {k}/6" for phase in ("full data", "candidates on the copy") for k in (2, 4, 6)),
-    *(f"rival {name}: {k}/6" for name in ("early-stopping", "equal-cost") for k in (4, 6)),
+    *(f"rival {name}: {k}/6" for name in ("early-stopping", "one-seed-full") for k in (4, 6)),
+    *(f"rival equal-cost: {k}/6" for k in range(1, 7)),
 ]
 
 
@@ -525,16 +594,16 @@ def test_an_interrupted_evaluation_goes_on_where_it_stopped(lanes, tmp_path):
     whole = Stopping()
     expected = without_times(judge(small, cache=tmp_path / "a", progress=whole))
     assert whole.steps == STEPS
-    assert lanes == [4] * 6 + [4, 2] * 2
+    assert lanes == [4] * 6 + [4, 2] * 2 + [30] * 6
     lanes.clear()
     for batch in range(len(STEPS)):
-        finished = sum(batch >= done for done in (6, 8, 10))  # phases that are told at once
+        finished = sum(batch >= done for done in (6, 8, 10, 16))  # phases that are told at once
         with pytest.raises(KeyboardInterrupt):
             judge(small, cache=tmp_path / "b", progress=Stopping(finished + 1))
         assert len(lanes) == batch + 1
-    assert len(list((tmp_path / "b").glob("*.judging"))) == 3
+    assert len(list((tmp_path / "b").glob("*.judging"))) == 4
     found = judge(small, cache=tmp_path / "b")
-    assert lanes == [4] * 6 + [4, 2] * 2
+    assert lanes == [4] * 6 + [4, 2] * 2 + [30] * 6
     assert without_times(found) == expected
     assert not list((tmp_path / "b").glob("*.judging"))
 
@@ -552,12 +621,12 @@ def test_seconds_of_an_interrupted_evaluation_are_counted(lanes, tmp_path, monke
     for stop in (5, 3):  # in the copy's trainings, then in those of a rival
         with pytest.raises(KeyboardInterrupt):
             judge(small, cache=tmp_path, progress=Stopping(stop))
-    found = judge(small, cache=tmp_path).as_dict()
-    assert found["proxy_seconds"] == pytest.approx(3 * 30)
-    rivals = {rival["name"]: rival for rival in found["rivals"]}
-    for name in ("early-stopping", "equal-cost"):
-        assert rivals[name]["seconds_per_candidate"] == pytest.approx(2 * 30 / 6)
-    assert len(lanes) == 10
+    found = judge(small, cache=tmp_path)
+    assert found.proxy_seconds == pytest.approx(3 * 30)
+    rivals = {rival.name: rival for rival in found.rivals}
+    for name in ("early-stopping", "one-seed-full"):
+        assert rivals[name].seconds_per_candidate == pytest.approx(2 * 30 / 6)
+    assert len(lanes) == 16
 
 
 def test_only_the_same_evaluation_goes_on(lanes, tmp_path):
@@ -576,17 +645,17 @@ def test_only_the_same_evaluation_goes_on(lanes, tmp_path):
         assert len(lanes) == again.get("candidates", 6) // 2
     lanes.clear()
     judge(cache=tmp_path)
-    assert len(lanes) == 1 + 2  # the rest of the copy's, and the rival's
+    assert len(lanes) == 1 + 4  # the rest of the copy's, and two rivals'
 
 
 def test_results_of_another_device_have_no_seconds(tmp_path):
     judge(cache=tmp_path, rivals=False)
     (file,) = tmp_path.glob("*.jsonl")
     file.write_text(file.read_text().replace(records.device_name("cpu"), "NVIDIA H200"))
-    found = judge(copy_of(record={"condense_seconds": 1.0}), cache=tmp_path).as_dict()
-    assert found["full_seconds"] is found["full_seconds_per_candidate"] is found["break_even_trials"] is None
-    assert found["proxy_seconds"] > 0
-    assert "equal-cost" not in {rival["name"] for rival in found["rivals"]}
+    found = judge(copy_of(record={"condense_seconds": 1.0}), cache=tmp_path)
+    assert found.full_seconds is found.full_seconds_per_candidate is found.break_even_trials is None
+    assert found.proxy_seconds > 0
+    assert "equal-cost" not in {rival.name for rival in found.rivals}
 
 
 def test_the_cache_lies_where_the_environment_says(tmp_path, monkeypatch):
@@ -599,27 +668,134 @@ def test_the_cache_lies_where_the_environment_says(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "per_proxy", "per_full", "trials"),
+    ("cost", "other", "trials"),
     [
-        (10.0, 1.0, 3.0, 5),
-        (10.5, 1.0, 3.0, 6),
-        (0.0, 1.0, 3.0, 1),
-        (10.0, 3.0, 3.0, None),
-        (10.0, 4.0, 3.0, None),
-        (None, 1.0, 3.0, None),
-        (10.0, 1.0, math.nan, None),
+        ((10.0, 1.0), (0.0, 3.0), 5),
+        ((10.5, 1.0), (0.0, 3.0), 6),
+        ((0.0, 1.0), (0.0, 3.0), 1),
+        ((10.0, 1.0), (4.0, 3.0), 3),
+        ((1.0, 1.0), (4.0, 3.0), 1),
+        ((10.0, 3.0), (0.0, 3.0), None),
+        ((2.0, 3.0), (4.0, 3.0), 1),
+        ((10.0, 4.0), (0.0, 3.0), None),
+        ((None, 1.0), (0.0, 3.0), None),
+        ((10.0, 1.0), (0.0, None), None),
     ],
 )
-def test_break_even(seconds, per_proxy, per_full, trials):
-    assert break_even(seconds, per_proxy, per_full) == trials
+def test_the_break_even_of_two_costs(cost, other, trials):
+    assert Cost(*cost).break_even(Cost(*other)) == trials
+
+
+def rival(name, spearman, each, once=0.0):
+    return Rival(name=name, spearman=spearman, seconds_per_candidate=each, extra_seconds=once, proxy=[each])
+
+
+def priced(*rivals, interval=(0.5, 0.9), cached=False, space=SPACE, record=None, truth=None, **changes):
+    """The break-even of a copy with Spearman .8 at 10 s and 1 s per trial; the full data takes 9 s."""
+    small = copy_of(space=space, record={"condense_seconds": 10.0, **(record or {})})
+    context = contexts.Context(small, TASK, space, [], truth=truth)
+    context.known, context.cached = [Result({}, 9.0)], cached
+    found = Evaluation(
+        spearman=0.8, interval=interval, condense_seconds=10.0, proxy_seconds_per_candidate=1.0,
+        full_seconds_per_candidate=9.0, rivals=rivals, **changes,
+    )  # fmt: skip
+    told = judging.break_even(found, context)
+    return told.break_even_trials, told.break_even_against, told.break_even_note
+
+
+def test_the_break_even_is_priced_against_the_strongest_other_way():
+    assert priced() == (2, "the full data", "")
+    worse, better = rival("early-stopping", 0.79, 1.5), rival("one-seed-full", 0.8, 3.0)
+    assert priced(worse) == (2, "the full data", "")
+    assert priced(worse, better) == (5, "one-seed-full", "")
+    same = rival("early-stopping", 0.797, 1.5)  # equal to two digits
+    assert priced(same, better) == (20, "early-stopping", "")
+    assert priced(rival("parameter-count", 0.9, 0.0)) == (
+        None, "parameter-count", "parameter-count is free and ranks at least as well",
+    )  # fmt: skip
+    assert (
+        priced(rival("ridge-probes", 0.9, 0.5, 5.0))[2]
+        == "ridge-probes ranks at least as well and is never dearer"
+    )
+
+
+def test_a_rival_that_is_the_copy_itself_is_no_other_way():
+    assert priced(rival("real-val", 0.8, 1.0), proxy=[1.0]) == (2, "the full data", "")
+
+
+@pytest.mark.parametrize("interval", [(-0.1, 0.9), (0.0, 0.9), (None, None)])
+def test_a_ranking_that_may_be_chance_has_no_break_even(interval):
+    said = "Indistinguishable from chance, so no break-even is reported"
+    assert priced(interval=interval) == (None, None, said)
+
+
+def test_the_break_even_is_at_most_the_size_of_a_finite_space():
+    better = rival("early-stopping", 0.9, 1.1)
+    space = Finite([{"k": i} for i in range(99)])
+    note = "it would take 100 trials, and the space has 99 candidates"
+    assert priced(better, space=space) == (None, "early-stopping", note)
+    assert priced(better, space=Finite([{"k": i} for i in range(100)]))[0] == 100
+
+
+def test_seconds_of_different_clocks_are_not_compared():
+    assert "come from the cache" in priced(cached=True)[2]
+    assert priced(rival("one-seed-full", 0.9, 3.0), cached=True)[0] == 5  # which is trained now
+    assert "another device (a GPU)" in priced(record={"environment": {"device": "a GPU"}})[2]
+    assert "the probes' results" in priced(record={"probe_seconds": 1.0})[2]
+    assert "table's own clock" in priced(truth=object())[2]
 
 
 def test_seconds_of_condensing_come_from_the_record_or_the_argument():
     small = copy_of(record={"condense_seconds": 7.0})
-    assert judge(small, rivals=False)["condense_seconds"] == 7.0
-    assert judge(small, rivals=False, condense_seconds=3.0)["condense_seconds"] == 3.0
-    unknown = judge(rivals=False).as_dict()
-    assert unknown["condense_seconds"] is unknown["break_even_trials"] is None
+    assert judge(small, rivals=False).condense_seconds == 7.0
+    assert judge(small, rivals=False, condense_seconds=3.0).condense_seconds == 3.0
+    unknown = judge(rivals=False)
+    assert unknown.condense_seconds is unknown.break_even_trials is None
+
+
+def test_the_pick_is_named_beside_the_best():
+    found = judged()
+    pick, first, best = found.pick, int(np.argmax(found.proxy)), int(np.argmax(found.truth))
+    assert (pick.config, pick.score, pick.test) == (
+        found.configs[first], found.truth[first], found.test[first],
+    )  # fmt: skip
+    assert (pick.best, pick.best_score) == (found.configs[best], found.truth[best])
+    assert pick.rank == 1 + sum(value > pick.score for value in found.truth)
+    assert found.to_json()["pick"]["config"] == pick.config
+    assert any(json.dumps(pick.config) in text for _, texts in findings([found]) for text in texts)
+
+
+def test_agreement_with_test_scores_stands_beside_that_with_validation():
+    found = judged()
+    for ranking in (found, found.rival("real-val-loss")):
+        assert ranking.test_spearman == pytest.approx(stats.spearmanr(found.test, ranking.proxy).statistic)
+        assert ranking.test_interval[0] <= ranking.test_spearman <= ranking.test_interval[1]
+
+
+def test_results_that_lose_to_a_constant_predictor_are_warned_of():
+    found = judged()
+    assert found.constant == pytest.approx(8 / 24)  # three classes, equally many
+    assert not [text for _, texts in findings([found]) for text in texts if "constant" in text]
+    low = dataclasses.replace(found, truth=[0.1, *found.truth[1:]])
+    (text,) = [text for _, texts in findings([low]) for text in texts if "constant" in text]
+    assert text == "warning: 1 of 6 full-data results do not beat a constant predictor (33.3 %)"
+
+
+def test_one_configuration_scores_on_the_copy_as_in_an_evaluation():
+    found = judged()
+    small = dataclasses.replace(copy_of(), task=TASK)
+    assert small.score(found.configs[2]) == score(copy_of(), found.configs[2], task=TASK) == found.proxy[2]
+
+
+def test_the_cost_is_told_with_rivals():
+    small = copy_of(record={"condense_seconds": 2.0})
+    told = {entry.words.split(":")[0]: entry.seconds for entry in cost(small, TASK, 6).expenses}
+    assert list(told) == [
+        "6 full-data trainings, less those that the cache knows", "6 candidates trained on the copy",
+        "rival early-stopping", "rival one-seed-full", "rival equal-cost",
+    ]  # fmt: skip
+    assert all(seconds > 0 for seconds in told.values())
+    assert len(cost(small, TASK, 6, rivals=False).expenses) == 2
 
 
 # --- no leaks -----------------------------------------------------------------------------------------------
@@ -628,17 +804,17 @@ def test_seconds_of_condensing_come_from_the_record_or_the_argument():
 def test_test_labels_change_nothing_but_test_figures():
     shuffled = GraphTask(graph_data(permute_test=True))
     probes = {"lam": [[float(i), 0.0, 1.0] for i in range(6)], "score": [0.1, 0.4, 0.2, 0.5, 0.3, 0.6]}
-    one = judge(copy_of(probes=probes)).as_dict()
-    two = judge(copy_of(shuffled, probes=probes), task=shuffled).as_dict()
-    assert one["test"] != two["test"]
+    one = judge(copy_of(probes=probes))
+    two = judge(copy_of(shuffled, probes=probes), task=shuffled)
+    assert one.test != two.test
     for key in ("configs", "truth", "proxy", "spearman", "regret"):
-        assert one[key] == two[key]
-    for mine, other in zip(one["rivals"], two["rivals"]):
-        assert mine["proxy"] == other["proxy"]
-        assert mine["regret"] == other["regret"]
-    pick = int(np.argmax(two["proxy"]))
-    assert two["selected_test_accuracy"] == two["test"][pick]
-    assert one["selected_test_accuracy"] == one["test"][pick]
+        assert vars(one)[key] == vars(two)[key]
+    for mine, other in zip(one.rivals, two.rivals):
+        assert mine.proxy == other.proxy
+        assert mine.regret == other.regret
+    pick = int(np.argmax(two.proxy))
+    assert two.selected_test_accuracy == two.test[pick]
+    assert one.selected_test_accuracy == one.test[pick]
 
 
 def test_condensing_never_sees_test_labels(monkeypatch):
@@ -688,6 +864,11 @@ def test_data_handed_over_in_memory_cannot_be_read_again():
         evaluate(copy_of(), candidates=4)
 
 
+def test_a_copy_that_remembers_its_task_is_judged_with_it():
+    small = dataclasses.replace(copy_of(), task=TASK)
+    assert evaluate(small, candidates=4, rivals=False).candidates == 4
+
+
 # --- tables -------------------------------------------------------------------------------------------------
 
 
@@ -702,16 +883,16 @@ def test_tables_are_judged_too(classes, monkeypatch):
     task = TableTask(data, "ridge" if classes is None else "logistic")
     options = {"trajectories": 4, "points": 1, "holdout": 3, "steps": 2, "iterations": 2}
     small = condense(task, task.space(), train_size=8, options=options)
-    found = evaluate(small, candidates=5, task=task).as_dict()
-    json.dumps(found, allow_nan=False)
-    names = {rival["name"] for rival in found["rivals"]}
+    found = evaluate(small, candidates=5, task=task)
+    json.dumps(found.to_json(), allow_nan=False)
+    names = {rival.name for rival in found.rivals}
     assert {"random-val", "real-val", "early-stopping", "ridge-probes"} <= names
     assert "parameter-count" not in names
     if classes is None:
-        assert found["metric"] == "loss"
-        assert all(v <= 0 for v in found["truth"])
-    assert found["regret"] >= 0
-    assert found["candidates"] == 5
+        assert found.metric == "loss"
+        assert all(v <= 0 for v in found.truth)
+    assert found.regret >= 0
+    assert found.candidates == 5
 
 
 def test_settings_that_make_the_truth():
@@ -727,4 +908,4 @@ def test_settings_that_make_the_truth():
         params = _lanes.train_many(bound, params, lam, TASK.train, FULL)
         logits = bound.predict({k: v[0] for k, v in params.items()}, lam[0], TASK.val)
         accuracies.append(float((logits.argmax(1) == TASK.val.y).float().mean()))
-    assert found["truth"][0] == pytest.approx(np.mean(accuracies), abs=1e-6)
+    assert found.truth[0] == pytest.approx(np.mean(accuracies), abs=1e-6)

@@ -12,13 +12,15 @@ from torch import nn
 
 import hcdc.evaluation._evaluate as evaluating
 from hcdc.condensers import companion_configs, condense
+from hcdc.core import ranks
 from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError
 from hcdc.core.ranks import standard
 from hcdc.core.recipe import Recipe
+from hcdc.core.ridge import kernel_ridge
 from hcdc.datasets import CondensedDataset, Images, data
-from hcdc.evaluation import evaluate, reopen_task, ridge_predictions
-from hcdc.evaluation._evaluate import _visits
+from hcdc.evaluation import evaluate, reopen_task
+from hcdc.evaluation._context import Trained, visits
 from hcdc.reporting import validation_choice
 from hcdc.spaces import Finite, NASBench201, halves
 from hcdc.tasks import ImageTask
@@ -43,12 +45,14 @@ def short_recipe(**settings):
 def short_recipes():
     with pytest.MonkeyPatch.context() as patch:
         change_recipes(patch, short_recipe)
-        patch.setattr(evaluating.ranks, "bootstrap", functools.partial(evaluating.ranks.bootstrap, draws=20))
+        patch.setattr(ranks, "bootstrap", functools.partial(ranks.bootstrap, draws=20))
         yield
 
 
 class FakeTable(Truth):
     """Results by formula; keeps what it was asked."""
+
+    fidelities = {12: 12 / 200}  # noqa: RUF012
 
     def __init__(self):
         self.asked = []
@@ -109,7 +113,7 @@ def copied(request, tmp_path_factory):
         dataclasses.replace(loaded, record=small.record),
         candidates=6,
         task=task if aligns else None,  # digits are found again
-        table=table,
+        truth=table,
     )
     return method, task, small, loaded, judged, condensing_asked
 
@@ -146,9 +150,9 @@ def test_what_made_the_copy_does_not_judge_it(copied):
         assert companions <= used - probes
         assert (used == probes | companions) == (method in ("probes", "weighted"))
         assert asked == [(config_hash(c), "val", 200) for c in small.meta["probes"]["configs"]]  # never test
-    assert judged["dropped"] == 0
-    assert judged["candidates"] == 6
-    assert not used & {config_hash(config) for config in judged["configs"]}
+    assert judged.dropped == 0
+    assert judged.candidates == 6
+    assert not used & {config_hash(config) for config in judged.configs}
 
 
 def test_companions_are_ranked_beside_the_probes(copied):
@@ -162,14 +166,14 @@ def test_companions_are_ranked_beside_the_probes(copied):
 def test_results_come_from_the_table(copied):
     _, _, _, _, judged, _ = copied
     table = FakeTable()
-    assert judged["truth"] == [table.score(config, "val") for config in judged["configs"]]
-    assert judged["test"] == [table.score(config, "test") for config in judged["configs"]]
-    assert judged["truth_source"] == "a table"
-    assert judged["full_seconds"] == 600.0
-    assert judged["kind"] == "image"
-    assert judged["best_test_accuracy"] == min(judged["test"])
-    assert len(judged["proxy"]) == 6
-    assert all(math.isfinite(value) for value in judged["proxy"])
+    assert judged.truth == [table.score(config, "val") for config in judged.configs]
+    assert judged.test == [table.score(config, "test") for config in judged.configs]
+    assert judged.truth_source == "a table"
+    assert judged.full_seconds == 600.0
+    assert judged.kind == "image"
+    assert judged.best_test_accuracy == min(judged.test)
+    assert len(judged.proxy) == 6
+    assert all(math.isfinite(value) for value in judged.proxy)
 
 
 def test_probes_are_known_by_validation_and_never_by_test(copied):
@@ -199,38 +203,38 @@ def test_rivals_are_charged_what_the_very_probes_took(copied):
     """The judging cells have other seconds in a table."""
     _, task, small, loaded, _, _ = copied
     spent = {**small.record, "probe_seconds": 432.0}
-    judged = evaluate(dataclasses.replace(loaded, record=spent), candidates=6, task=task, table=FakeTable())
-    rivals = {rival["name"]: rival for rival in judged["rivals"]}
-    assert rivals["ridge-probes"]["extra_seconds"] == 432.0
-    assert rivals["ridge-and-real-val"]["extra_seconds"] == 432.0 + small.record["phases"]["train"]
+    judged = evaluate(dataclasses.replace(loaded, record=spent), candidates=6, task=task, truth=FakeTable())
+    rivals = {rival.name: rival for rival in judged.rivals}
+    assert rivals["ridge-probes"].extra_seconds == 432.0
+    assert rivals["ridge-and-real-val"].extra_seconds == 432.0 + small.record["phases"]["train"]
 
 
 def test_every_rival_is_there(copied):
     method, task, _, _, judged, _ = copied
-    rivals = {rival["name"]: rival for rival in judged["rivals"]}
+    rivals = {rival.name: rival for rival in judged.rivals}
     expected = [*SHARED, "12-epochs", "parameter-count", *(RIDGES if method != "aligned" else [])]
     assert list(rivals) == expected  # an aligned copy has fewer than five full trainings here
-    table, configs = FakeTable(), judged["configs"]
-    assert rivals["12-epochs"]["proxy"] == [table.score(config, "val", 12) for config in configs]
-    assert rivals["12-epochs"]["spearman"] == pytest.approx(-1)
-    assert rivals["12-epochs"]["seconds_per_candidate"] == pytest.approx(6.0)
+    table, configs = FakeTable(), judged.configs
+    assert rivals["12-epochs"].proxy == [table.score(config, "val", 12) for config in configs]
+    assert rivals["12-epochs"].spearman == pytest.approx(-1)
+    assert rivals["12-epochs"].seconds_per_candidate == pytest.approx(6.0)
     counts = [SPACE.parameter_count(config, 1, task.num_classes) for config in configs]
-    assert rivals["parameter-count"]["proxy"] == counts
-    assert rivals["parameter-count"]["seconds_per_candidate"] == 0.0
+    assert rivals["parameter-count"].proxy == counts
+    assert rivals["parameter-count"].seconds_per_candidate == 0.0
     if method != "aligned":
-        assert rivals["ridge-probes"]["extra_seconds"] == pytest.approx(600.0)  # six probes
-        assert "6 full trainings" in rivals["ridge-probes"]["description"]
-        assert len(set(rivals["ridge-probes"]["proxy"])) > 1
+        assert rivals["ridge-probes"].extra_seconds == pytest.approx(600.0)  # six probes
+        assert "6 full trainings" in rivals["ridge-probes"].description
+        assert len(set(rivals["ridge-probes"].proxy)) > 1
     for name in SHARED:
-        assert "same S_train" in rivals[name]["description"]
-        assert len(rivals[name]["proxy"]) == 6
+        assert "same S_train" in rivals[name].description
+        assert len(rivals[name].proxy) == 6
 
 
 def test_looked_up_results_are_paid_for(copied):
     method, _, small, _, judged, _ = copied
     extra = 0.0 if method == "aligned" else 600.0
     assert small.record["probe_seconds"] == extra
-    assert judged["condense_seconds"] == pytest.approx(small.record["condense_seconds"] + extra)
+    assert judged.condense_seconds == pytest.approx(small.record["condense_seconds"] + extra)
 
 
 def test_the_ranking_is_that_of_networks_trained_on_the_copy(copied):
@@ -238,11 +242,11 @@ def test_the_ranking_is_that_of_networks_trained_on_the_copy(copied):
     _, task, small, _, judged, _ = copied
     recipe = Recipe.from_dict(small.meta["calibrated_recipe"])
     networks = predictors(
-        task, SPACE, judged["configs"], small.train, recipe, seed=0, role="judge", device="cpu"
+        task, SPACE, judged.configs, small.train, recipe, seed=0, role="judge", device="cpu"
     )
     weight = torch.ones(len(small.val)) if small.val.weight is None else small.val.weight
-    assert len(networks) == len(judged["proxy"])
-    for predict, found in zip(networks, judged["proxy"]):
+    assert len(networks) == len(judged.proxy)
+    for predict, found in zip(networks, judged.proxy):
         outputs = predict(small.val)
         assert len(outputs) == recipe.seeds == 2
         losses = [nn.functional.cross_entropy(one, small.val.y, reduction="none") for one in outputs]
@@ -255,26 +259,26 @@ def test_ridges_are_of_the_probes_ranks_alone_and_with_the_real_loss(copied):
     method, task, small, _, judged, _ = copied
     if method == "aligned":
         pytest.skip("an aligned copy has fewer than five full trainings here")
-    rivals = {rival["name"]: rival for rival in judged["rivals"]}
+    rivals = {rival.name: rival for rival in judged.rivals}
     known = small.meta["probes"]
-    at, fresh = ([SPACE.features(c) for c in some] for some in (known["configs"], judged["configs"]))
+    at, fresh = ([SPACE.features(c) for c in some] for some in (known["configs"], judged.configs))
     order = np.argsort(np.argsort(known["score"])) + 1.0
     assert len(set(known["score"])) == 6
-    plain = ridge_predictions(np.asarray(at), order, np.asarray(fresh))
-    np.testing.assert_allclose(rivals["ridge-probes"]["proxy"], plain)
+    plain = kernel_ridge(np.asarray(at), order, np.asarray(fresh))
+    np.testing.assert_allclose(rivals["ridge-probes"].proxy, plain)
     recipe = Recipe.from_dict(small.meta["calibrated_recipe"])
     losses = [
         float(torch.stack([nn.functional.cross_entropy(one, task.val.y) for one in predict(task.val)]).mean())
         for predict in predictors(
-            task, SPACE, judged["configs"], small.train, recipe, seed=0, role="judge", device="cpu"
+            task, SPACE, judged.configs, small.train, recipe, seed=0, role="judge", device="cpu"
         )
     ]
     expected = standard(plain) - standard(np.asarray(losses))
-    np.testing.assert_allclose(rivals["ridge-and-real-val"]["proxy"], expected, atol=1e-4)
+    np.testing.assert_allclose(rivals["ridge-and-real-val"].proxy, expected, atol=1e-4)
     made = small.record["phases"]["train"]
-    assert rivals["ridge-and-real-val"]["extra_seconds"] == pytest.approx(600.0 + made)
-    own = rivals["real-val"]["seconds_per_candidate"] + rivals["ridge-probes"]["seconds_per_candidate"]
-    assert rivals["ridge-and-real-val"]["seconds_per_candidate"] == pytest.approx(own)
+    assert rivals["ridge-and-real-val"].extra_seconds == pytest.approx(600.0 + made)
+    own = rivals["real-val"].seconds_per_candidate + rivals["ridge-probes"].seconds_per_candidate
+    assert rivals["ridge-and-real-val"].seconds_per_candidate == pytest.approx(own)
 
 
 def test_with_a_table_real_images_are_weighted_where_nothing_else_is_said(digits):
@@ -285,10 +289,10 @@ def test_with_a_table_real_images_are_weighted_where_nothing_else_is_said(digits
     assert small.record["full_trainings"] == 0
     named = condense(digits, SPACE, "hcdc", val_method="weighted", **arguments)
     assert named.to_bytes() == small.to_bytes()
-    judged = evaluate(small, candidates=4, table=FakeTable(), rivals=False)
+    judged = evaluate(small, candidates=4, truth=FakeTable(), rivals=False)
     plain = CondensedDataset(small.train, dataclasses.replace(small.val, weight=None), small.meta)
-    equal = evaluate(plain, candidates=4, table=FakeTable(), rivals=False)
-    assert all(abs(a - b) > 1e-6 for a, b in zip(judged["proxy"], equal["proxy"]))  # weights are looked at
+    equal = evaluate(plain, candidates=4, truth=FakeTable(), rivals=False)
+    assert all(abs(a - b) > 1e-6 for a, b in zip(judged.proxy, equal.proxy))  # weights are looked at
 
 
 def test_a_weighted_set_may_be_larger_than_a_random_one(digits):
@@ -299,10 +303,10 @@ def test_a_weighted_set_may_be_larger_than_a_random_one(digits):
         digits, SPACE, "hcdc", train_size=20, val_size=whole, val_method="weighted", truth=FakeTable(),
         options=PROBING,
     )  # fmt: skip
-    judged = evaluate(small, candidates=4, table=FakeTable()).as_dict()
-    assert judged["val_size"] == whole
-    random = [rival for rival in judged["rivals"] if rival["name"].startswith("random-val")]
-    assert [rival["val_size"] for rival in random] == [most, most]
+    judged = evaluate(small, candidates=4, truth=FakeTable())
+    assert judged.val_size == whole
+    random = [rival for rival in judged.rivals if rival.name.startswith("random-val")]
+    assert [rival.val_size for rival in random] == [most, most]
     assert f"; {most} random validation examples had" in validation_choice(judged)
 
 
@@ -326,19 +330,16 @@ def test_without_a_table_probes_and_judges_are_trained(digits, cache, monkeypatc
     small = probes_copy(digits)
     assert small.record["full_trainings"] == 6
     judged = evaluate(small, candidates=5)
-    rivals = [rival["name"] for rival in judged["rivals"]]
-    assert rivals[: len(SHARED) + 1] == [*SHARED, "early-stopping"]
-    assert rivals[-3:] == ["parameter-count", *RIDGES]
-    assert set(rivals[len(SHARED) + 1 : -3]) <= {"equal-cost"}  # where it is not the whole training as well
-    assert judged["truth_source"] is None
-    assert judged["full_seconds"] > 0
-    early = next(rival for rival in judged["rivals"] if rival["name"] == "early-stopping")
-    whole = "full data, one seed, 2 of 2 steps: the whole training, which takes less"
-    assert early["description"] == whole  # 2 x 2 x 10 visits of 2 x 10
+    rivals = [rival.name for rival in judged.rivals]
+    assert rivals == [*SHARED, "one-seed-full", "equal-cost", "parameter-count", *RIDGES]
+    assert judged.truth_source is None
+    assert judged.full_seconds > 0
+    # 2 x 2 x 10 visits of 2 x 10: early stopping would be the whole training
+    assert judged.rival("one-seed-full").description == "full data, one seed, all 2 steps"
     # trained now: their seconds are in those of condensing, and are not counted again
     assert small.record["probe_seconds"] == 0.0
     spent = small.record["condense_seconds"]
-    assert evaluate(small, candidates=5, table=FakeTable(), rivals=False)["condense_seconds"] == spent
+    assert evaluate(small, candidates=5, truth=FakeTable(), rivals=False).condense_seconds == spent
     again = probes_copy(digits)
     assert again.to_bytes() == small.to_bytes()
     lines = [line for file in cache.glob("*.jsonl") for line in file.read_text().splitlines()]
@@ -347,9 +348,9 @@ def test_without_a_table_probes_and_judges_are_trained(digits, cache, monkeypatc
 
 
 def test_a_visit_is_an_example_in_a_step():
-    assert _visits(Recipe(steps=10, seeds=3), 35) == 1050
-    assert _visits(Recipe(steps=10, seeds=1, optimizer="sgd", batch=64), 500) == 640
-    assert _visits(Recipe(steps=10, seeds=1, optimizer="sgd", batch=64), 20) == 200
+    assert visits(Recipe(steps=10, seeds=3), 35) == 1050
+    assert visits(Recipe(steps=10, seeds=1, optimizer="sgd", batch=64), 500) == 640
+    assert visits(Recipe(steps=10, seeds=1, optimizer="sgd", batch=64), 20) == 200
 
 
 def test_the_shorter_training_has_as_many_visits_as_the_copy(digits, monkeypatch):
@@ -360,19 +361,19 @@ def test_the_shorter_training_has_as_many_visits_as_the_copy(digits, monkeypatch
     meta = {**small.meta, "full_recipe": full.as_dict(), "calibrated_recipe": copy.as_dict()}
     recipes = []
 
-    class Results(evaluating._Judge):
-        def on_copy(self, parts, recipe):
+    class Results(evaluating.Context):
+        def train_on_copy(self, parts):
             return [
-                evaluating.Result({f"{p}.{w}": 0.1 * k for p in parts for w in ("loss", "score")}, 1.0)
+                Result({f"{p}.{w}": 0.1 * k for p in parts for w in ("loss", "score")}, 1.0)
                 for k in range(len(self.configs))
             ]
 
-        def on_full(self, name, recipe):
+        def train_on_full(self, name, recipe, seed=0):
             recipes.append(recipe)
-            return [0.1 * k for k in range(len(self.configs))], 1.0
+            return Trained([0.1 * k for k in range(len(self.configs))], 1.0, [[]] * len(self.configs))
 
-    monkeypatch.setattr(evaluating, "_Judge", Results)
-    known = [evaluating.Result({"val.score": 0.1 * k, "test.score": 0.1 * k}, 1.0) for k in range(4)]
+    monkeypatch.setattr(evaluating, "Context", Results)
+    known = [Result({"val.score": 0.1 * k, "test.score": 0.1 * k}, 1.0) for k in range(4)]
     monkeypatch.setattr(TrainedTruth, "results", lambda *_: known)
     evaluate(CondensedDataset(small.train, small.val, meta), candidates=4)
     assert [recipe.steps for recipe in recipes] == [117]
@@ -383,19 +384,19 @@ def test_a_folder_that_cannot_be_written_is_no_obstacle(digits, tmp_path):
     """Where nothing has to be written: the results are in a table."""
     (tmp_path / "file").write_text("")
     small = condense(digits, SPACE, "random", train_size=10)
-    judged = evaluate(small, candidates=3, table=FakeTable(), rivals=False, cache=tmp_path / "file" / "cache")
-    assert judged["proxy"] == evaluate(small, candidates=3, table=FakeTable(), rivals=False)["proxy"]
+    judged = evaluate(small, candidates=3, truth=FakeTable(), rivals=False, cache=tmp_path / "file" / "cache")
+    assert judged.proxy == evaluate(small, candidates=3, truth=FakeTable(), rivals=False).proxy
 
 
 def test_the_real_validation_set_has_rivals_at_any_size(digits):
     """The rival of a copy without S_val has one image a class at least."""
     small = condense(digits, SPACE, "random", train_size=10, val_method="real")
-    judged = evaluate(small, candidates=3, table=FakeTable())
-    names = [rival["name"] for rival in judged["rivals"]]
+    judged = evaluate(small, candidates=3, truth=FakeTable())
+    names = [rival.name for rival in judged.rivals]
     assert names == [*SHARED, "12-epochs", "parameter-count"]
-    assert "10 random validation examples" in judged["rivals"][0]["description"]
-    real = next(rival for rival in judged["rivals"] if rival["name"] == "real-val")
-    assert judged["proxy"] == real["proxy"]
+    assert "10 random validation examples" in judged.rivals[0].description
+    real = next(rival for rival in judged.rivals if rival.name == "real-val")
+    assert judged.proxy == real.proxy
 
 
 def without_a_class(digits):
@@ -408,8 +409,8 @@ def without_a_class(digits):
 def test_validation_images_without_a_class_have_no_random_rival(digits):
     task = without_a_class(digits)
     small = condense(task, SPACE, "random", train_size=10, val_method="real")
-    judged = evaluate(small, candidates=3, task=task, table=FakeTable())
-    names = [rival["name"] for rival in judged["rivals"]]
+    judged = evaluate(small, candidates=3, task=task, truth=FakeTable())
+    names = [rival.name for rival in judged.rivals]
     assert names == ["real-val", "real-val-loss", "12-epochs", "parameter-count"]
 
 
@@ -437,10 +438,10 @@ def test_scoring_the_rivals_sets_is_no_part_of_a_trial(digits, monkeypatch):
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
     monkeypatch.setattr(_streams, "score_images", timed)
     small = condense(digits, SPACE, "random", train_size=10)
-    alone, judged = (evaluate(small, candidates=3, table=FakeTable(), rivals=some) for some in (False, True))
-    assert judged["proxy_seconds"] == alone["proxy_seconds"] == 3 * 2 * len(small.val)
-    rivals = {rival["name"]: rival for rival in judged["rivals"]}
-    assert rivals["real-val"]["seconds_per_candidate"] == 2 * len(digits.val)
+    alone, judged = (evaluate(small, candidates=3, truth=FakeTable(), rivals=some) for some in (False, True))
+    assert judged.proxy_seconds == alone.proxy_seconds == 3 * 2 * len(small.val)
+    rivals = {rival.name: rival for rival in judged.rivals}
+    assert rivals["real-val"].seconds_per_candidate == 2 * len(digits.val)
 
 
 @pytest.fixture
@@ -462,8 +463,8 @@ def test_scoring_the_test_images_is_no_part_of_a_trial_on_the_full_data(digits, 
     small = condense(digits, SPACE, "random", train_size=10)
     for _ in range(2):  # trained, and from the cache
         judged = evaluate(small, candidates=3, rivals=False, cache=tmp_path)
-        assert judged["full_seconds"] == 3 * len(digits.val)
-        assert judged["full_seconds_per_candidate"] == len(digits.val)
+        assert judged.full_seconds == 3 * len(digits.val)
+        assert judged.full_seconds_per_candidate == len(digits.val)
     (file,) = tmp_path.glob("*.jsonl")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [line["seconds"] for line in lines] == 3 * [len(digits.val) + len(digits.test)]
@@ -471,7 +472,7 @@ def test_scoring_the_test_images_is_no_part_of_a_trial_on_the_full_data(digits, 
         del line["part_seconds"]  # as an older version wrote it
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     judged = evaluate(small, candidates=3, rivals=False, cache=tmp_path)
-    assert judged["full_seconds"] == 3 * (len(digits.val) + len(digits.test))
+    assert judged.full_seconds == 3 * (len(digits.val) + len(digits.test))
 
 
 @pytest.mark.usefixtures("slow_scores")
@@ -484,7 +485,7 @@ def test_one_network_for_all_candidates_has_no_ranking(digits):
     task = ImageTask(digits.data, "convnet")
     small = condense(task, SPACE, "random", train_size=10)
     with pytest.raises(InputError, match="model 'convnet' is one network for all candidates of a space, so"):
-        evaluate(small, candidates=3, task=task, table=FakeTable())
+        evaluate(small, candidates=3, task=task, truth=FakeTable())
 
 
 # --- a user's own module ---------------------------------------
@@ -504,11 +505,11 @@ def test_a_users_own_modules_are_condensed_for_and_judged(digits):
     assert "companion_correlation" not in small.record["history"][-1]
     assert small.meta["task"]["model"] == f"{__name__}:module"
     judged = evaluate(small, candidates=6, task=task)
-    assert judged["candidates"] == 6
-    names = [rival["name"] for rival in judged["rivals"]]
+    assert judged.candidates == 6
+    names = [rival.name for rival in judged.rivals]
     assert "ridge-probes" in names
-    (counted,) = [rival for rival in judged["rivals"] if rival["name"] == "parameter-count"]
-    assert counted["proxy"] == [75 * config["width"] + 10 for config in judged["configs"]]
+    (counted,) = [rival for rival in judged.rivals if rival.name == "parameter-count"]
+    assert counted.proxy == [75 * config["width"] + 10 for config in judged.configs]
     with pytest.raises(InputError, match=r"made with the model '.*:module', and a file holds no code; pass"):
         evaluate(small)
     with pytest.raises(InputError, match="the copy was made for"):
@@ -554,6 +555,6 @@ def test_what_is_free_to_know_of_a_cell():
 def test_a_table_about_other_images_is_refused(digits):
     small = condense(digits, SPACE, "random", train_size=10)
     with pytest.raises(InputError, match="cifar10 has 10 classes of 3 x 32 x 32"):
-        evaluate(small, candidates=5, table=TableTruth(None, "cifar10"))
+        evaluate(small, candidates=5, truth=TableTruth(None, "cifar10"))
     with pytest.raises(InputError, match="truth is str; give a table"):
-        evaluate(small, candidates=5, table="table.csv")
+        evaluate(small, candidates=5, truth="table.csv")

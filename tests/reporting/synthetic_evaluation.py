@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import torch
 
 from hcdc.core.ranks import bootstrap, kendall, regret, spearman, top_k_overlap, upper_half_spearman
+from hcdc.core.results import Evaluation
 from hcdc.datasets import CondensedDataset, Images
 
 
@@ -25,7 +27,12 @@ def figures(truth: np.ndarray, proxy: np.ndarray, test: np.ndarray) -> dict[str,
     }
 
 
-def evaluation(
+def evaluation(*arguments: Any, **changes: Any) -> Evaluation:
+    """`document` as a result."""
+    return Evaluation.from_json(document(*arguments, **changes))
+
+
+def document(
     method: str = "hcdc", noise: float = 0.01, real_noise: float = 0.02, count: int = 40, **changes: Any
 ) -> dict[str, Any]:
     """As `hcdc evaluate` writes it; ``noise`` blurs the copy's scores, ``real_noise`` the real set's."""
@@ -126,7 +133,13 @@ def image_copy(
     return CondensedDataset(start, learned, meta), start
 
 
-def image_evaluation(small: CondensedDataset, **changes: Any) -> dict[str, Any]:
+def changed(found: Evaluation, name: str, **changes: Any) -> Evaluation:
+    """An evaluation with some fields of one rival changed."""
+    rivals = [dataclasses.replace(r, **changes) if r.name == name else r for r in found.rivals]
+    return dataclasses.replace(found, rivals=rivals)
+
+
+def image_evaluation(small: CondensedDataset, **changes: Any) -> Evaluation:
     """An evaluation of a copy by `image_copy`."""
     keys = ("method", "train_method", "val_method", "train_size", "val_size", "seed")
     return evaluation(dataset=small.meta["data"]["name"], **{**{k: small.meta[k] for k in keys}, **changes})

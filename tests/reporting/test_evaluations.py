@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from synthetic_evaluation import evaluation, image_copy, image_evaluation
+from synthetic_evaluation import document, evaluation, image_copy, image_evaluation
 
 from hcdc import InputError
 from hcdc.reporting import belongs, evaluations_of, read_evaluation, short_names
@@ -10,7 +10,7 @@ from hcdc.reporting._evaluations import comparable, rivals_once
 
 def test_reads_what_evaluate_writes(tmp_path):
     path = tmp_path / "r.json"
-    path.write_text(json.dumps(evaluation()))
+    path.write_text(json.dumps(document()))
     assert read_evaluation(path) == evaluation()
 
 
@@ -23,7 +23,7 @@ def test_reads_what_evaluate_writes(tmp_path):
         (b"\xff\xfe\x00", "not a JSON file"),
         (b'{"dataset": "cora"}', "not an evaluation"),
         (b"[1, 2]", "not an evaluation"),
-        (json.dumps({**evaluation(), "proxy": [1.0]}).encode(), "not an evaluation"),
+        (json.dumps({**document(), "proxy": [1.0]}).encode(), "not an evaluation"),
     ],
 )
 def test_refuses_anything_else_in_a_sentence(tmp_path, content, said):
@@ -44,19 +44,19 @@ def test_names_are_short_and_distinct():
 
 def test_only_equal_candidates_and_truth_are_compared():
     first, second = evaluation("random"), evaluation("hcdc")
-    other = evaluation("hcdc", truth=[v + 0.01 for v in first["truth"]])
+    other = evaluation("hcdc", truth=[v + 0.01 for v in first.truth])
     assert comparable([first, other, second]) == [[0, 2], [1]]
 
 
 def test_a_rival_that_scored_alike_is_named_once():
     lists = rivals_once([evaluation("random"), evaluation("hcdc")])
-    assert [r["name"] for r in lists[0]] == ["random-val", "real-val", "early-stopping", "parameter-count"]
-    assert [r["name"] for r in lists[1]] == ["random-val", "real-val"]
+    assert [r.name for r in lists[0]] == ["random-val", "real-val", "early-stopping", "parameter-count"]
+    assert [r.name for r in lists[1]] == ["random-val", "real-val"]
 
 
 def test_finds_the_evaluations_of_a_file(tmp_path):
     meta = {"data": {"name": "citeseer-embedded"}, "method": "hcdc", "val_method": "aligned", "seed": 0}
-    for name, value in {"a": evaluation(), "b": evaluation(seed=1), "c": {"other": 1}}.items():
+    for name, value in {"a": document(), "b": document(seed=1), "c": {"other": 1}}.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(value))
     found = evaluations_of(meta, sorted(tmp_path.glob("*.json")))
     assert [path.name for path, _ in found] == ["a.json"]

@@ -8,7 +8,6 @@ from hcdc.reporting import (
     draw_agreement,
     draw_cost,
     draw_rank_colours,
-    draw_ranks,
     draw_scatter,
     rank_colours,
     write_figures,
@@ -23,26 +22,10 @@ def test_scatter_has_the_points_and_the_interval():
     e = evaluation("hcdc", spearman=0.934, interval=[0.9, 0.951])
     figure = draw_scatter([e, evaluation("random")])
     points = figure.axes[0].collections[0].get_offsets()
-    np.testing.assert_allclose(points[:, 0], 100 * np.asarray(e["truth"]))
-    np.testing.assert_allclose(points[:, 1], e["proxy"])
+    np.testing.assert_allclose(points[:, 0], 100 * np.asarray(e.truth))
+    np.testing.assert_allclose(points[:, 1], e.proxy)
     assert "Spearman 0.93 [0.90, 0.95]" in figure.axes[0].get_title()
     assert len(figure.axes) == 2
-
-
-def test_ranks_are_coloured_by_truth_in_the_order_of_each_method():
-    e = evaluation("hcdc", truth=[0.1, 0.3, 0.2], proxy=[3.0, 1.0, 2.0], configs=[], rivals=[], spearman=-1.0)
-    image = draw_ranks([e]).axes[0].images[0]
-    np.testing.assert_array_equal(image.get_array(), [[1, 2, 3], [3, 2, 1]])
-    best, worst = image.cmap(image.norm(1)), image.cmap(image.norm(3))
-    assert sum(best[:3]) > sum(worst[:3])  # lighter is better
-
-
-def test_a_ranking_that_is_not_defined_has_no_colours():
-    figure = draw_ranks([evaluation("hcdc")])
-    rows = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    array = figure.axes[0].images[0].get_array()
-    assert np.ma.getmaskarray(np.ma.masked_invalid(array))[rows.index("parameter-count")].all()
-    assert "not defined" in texts(figure)
 
 
 def test_agreement_puts_the_best_on_top_and_shows_intervals():
@@ -121,22 +104,18 @@ def test_rank_colours_are_written(tmp_path):
     assert path.read_text().count("<svg") == 1
 
 
-def test_the_scatter_of_images_is_in_percent_whatever_the_truth_comes_from():
-    shares = evaluation(kind="image", metric="accuracy")
-    percent = [100 * v for v in shares["truth"]]
-    table = evaluation(kind="image", truth=percent, truth_source="a table, 200 epochs")
-    for e, words in ((shares, "accuracy on the copy (%)"), (table, "minus validation loss on the copy")):
-        axes = draw_scatter([e]).axes[0]
-        points = axes.collections[0].get_offsets()
-        np.testing.assert_allclose(points[:, 0], percent)
-        np.testing.assert_allclose(points[:, 1], np.asarray(e["proxy"]) * (100 if e is shares else 1))
-        assert axes.get_xlabel().startswith("validation accuracy, full data (%)")
-        assert axes.get_ylabel() == words
-    assert axes.get_xlabel().endswith("a table, 200 epochs")
+def test_the_scatter_of_accuracies_is_in_percent():
+    e = evaluation(metric="accuracy", truth_source="a table, 200 epochs")
+    axes = draw_scatter([e]).axes[0]
+    points = axes.collections[0].get_offsets()
+    np.testing.assert_allclose(points[:, 0], 100 * np.asarray(e.truth))
+    np.testing.assert_allclose(points[:, 1], 100 * np.asarray(e.proxy))
+    assert axes.get_xlabel() == "validation accuracy, full data (%)\na table, 200 epochs"
+    assert axes.get_ylabel() == "accuracy on the copy (%)"
+    errors = evaluation(accuracy=False, truth=[-v for v in e.truth])
+    assert draw_scatter([errors]).axes[0].get_xlabel() == "validation score, full data"
 
 
-def test_figures_of_images_have_the_rank_colours(tmp_path):
-    graph, image = (write_figures([evaluation(kind=k)], tmp_path / k) for k in ("graph", "image"))
-    same = [a.read_bytes() == b.read_bytes() for a, b in zip(graph, image)]
-    assert [path.name for path in image] == ["agreement.png", "ranks.png", "scatter.png", "cost.png"]
-    assert same == [True, False, True, True]
+def test_the_cost_of_the_way_to_beat_is_drawn():
+    e = evaluation(break_even_against="early-stopping")
+    assert "early-stopping (0.2 s a trial)" in texts(draw_cost([e]))

@@ -1,10 +1,13 @@
+import dataclasses
+import json
 import math
 
 import numpy as np
 import pytest
-from synthetic_evaluation import evaluation
+from synthetic_evaluation import changed, document, evaluation
 
 from hcdc.core.ranks import spearman
+from hcdc.core.results import Evaluation, Rival
 from hcdc.reporting import findings, payment, validation_choice
 from hcdc.reporting._words import _differences, gain
 
@@ -48,8 +51,7 @@ def test_the_learned_set_is_named_where_it_ranks_better():
 
 def test_equal_sets_are_said_to_be_equal():
     e = evaluation("hcdc")
-    real = next(rival for rival in e["rivals"] if rival["name"] == "real-val")
-    real |= {"spearman": e["spearman"], "proxy": e["proxy"]}
+    e = changed(e, "real-val", spearman=e.spearman, proxy=e.proxy)
     assert "the learned validation set ranked as well as the real one" in validation_choice(e)
 
 
@@ -64,9 +66,7 @@ def test_a_random_set_is_called_so_and_not_compared_with_another():
 )
 def test_how_many_random_examples_there_were_is_said_as_it_was(size, said):
     """A weighted S_val may be larger than what can be drawn with equally many a class."""
-    e = evaluation("hcdc", val_method="weighted")
-    drawn = next(rival for rival in e["rivals"] if rival["name"] == "random-val")
-    drawn |= {} if size is None else {"val_size": size}
+    e = changed(evaluation("hcdc", val_method="weighted"), "random-val", val_size=size)
     assert f"{said}validation examples had" in validation_choice(e)
 
 
@@ -78,22 +78,15 @@ def test_the_set_is_called_what_it_is(method, called):
     assert text.startswith(f"the {called or 'condensed'} validation set ranked better than the real one")
 
 
-def test_percent_of_images_are_said_as_shares_are():
-    e = evaluation("hcdc", selected_test_accuracy=0.68, best_test_accuracy=0.70)
-    percent = {**e, "kind": "image", "truth": [100 * v for v in e["truth"]]}
-    percent |= {"selected_test_accuracy": 68.0, "best_test_accuracy": 70.0}
-    assert sentences([e]) == sentences([percent])
-    assert any("68.0 %, 2.0 points below" in text for text in sentences([percent]))
-
-
 def test_a_small_difference_may_be_chance():
     text = validation_choice(evaluation("hcdc", noise=0.05, real_noise=0.05))
     assert "may be chance" in text
 
 
 def test_rivals_whose_scores_were_not_kept_are_compared_without_an_interval():
-    e = evaluation("hcdc", noise=0.1, real_noise=0.001)
+    e = document("hcdc", noise=0.1, real_noise=0.001)
     e["rivals"] = [{key: value for key, value in r.items() if key != "proxy"} for r in e["rivals"]]
+    e = Evaluation.from_json(e)
     assert "the real validation set ranked better" in validation_choice(e)
     assert "without an interval" in validation_choice(e)
 
@@ -107,15 +100,26 @@ def test_nothing_is_compared_where_there_is_nothing_to_compare():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "it pays from 172 trials on (40 were judged here): condensing took 60 s"),
+        ({}, "it pays from 172 trials on, against the full data (40 were judged here): condensing took 60 s"),
+        ({"break_even_against": "one-seed-full"}, "it pays from 172 trials on, against one-seed-full"),
         ({"break_even_trials": 1}, "it pays from the first trial on"),
         (
             {"proxy_seconds_per_candidate": 0.5, "break_even_trials": None},
             "it does not pay here: a trial takes 0.5 s",
         ),
-        ({"condense_seconds": None, "break_even_trials": None}, "whether it pays is not known"),
+        (
+            {"break_even_trials": None, "break_even_against": "x", "break_even_note": "x is free"},
+            "it does not pay here: x is free; condensing took 60 s",
+        ),
+        (
+            {"break_even_trials": None, "break_even_note": "the table has a clock of its own"},
+            "no break-even is reported: the table has a clock of its own; condensing took 60 s",
+        ),
+        (
+            {"condense_seconds": None, "break_even_trials": None},
+            "no break-even is reported: the time to condense was not recorded; a trial takes",
+        ),
         ({"proxy_seconds_per_candidate": None}, "no times were measured"),
-        ({"full_seconds_per_candidate": None}, "the times of the full data are of another device"),
     ],
 )
 def test_whether_it_pays(changes, said):
@@ -125,8 +129,8 @@ def test_whether_it_pays(changes, said):
 @pytest.mark.parametrize(
     ("interval", "said"),
     [
-        ([-0.2, 0.4], "its ranking is not told from chance"),
-        ([0.0, 0.4], "its ranking is not told from chance"),
+        ([-0.2, 0.4], "Indistinguishable from chance"),
+        ([0.0, 0.4], "Indistinguishable from chance"),
         ([-0.6, -0.2], "its ranking is upside down"),
         ([None, None], "its ranking has no interval"),
         (None, "its ranking has no interval"),
@@ -135,24 +139,41 @@ def test_whether_it_pays(changes, said):
 def test_a_copy_that_does_not_rank_is_not_said_to_pay(interval, said):
     spent = "condensing took 60 s, a trial takes 0.05 s on the copy and 0.4 s on the full data"
     text = payment(evaluation("hcdc", spearman=0.1, interval=interval))
-    assert text == f"{said}, so whether it pays is not said; {spent}"
-    unknown = payment(evaluation("hcdc", interval=interval, condense_seconds=None, break_even_trials=None))
-    assert unknown.startswith(f"{said}, so whether it pays is not said; a trial takes")
-    slow = payment(evaluation("hcdc", interval=interval, proxy_seconds_per_candidate=0.5))
+    assert text == f"{said}, so no break-even is reported; {spent}"
+    slow = payment(
+        evaluation("hcdc", interval=interval, proxy_seconds_per_candidate=0.5, break_even_trials=None)
+    )
     assert slow.startswith("it does not pay here")  # whatever the ranking is
 
 
 @pytest.mark.parametrize(
     ("own", "free", "better"), [(0.5, 0.7, True), (0.7, 0.5, False), (0.7, 0.701, False)]
 )
-def test_a_free_rival_that_ranks_better_is_named_beside_the_payment(own, free, better):
+def test_a_free_rival_that_ranks_better_is_named(own, free, better):
     e = evaluation("hcdc", spearman=own, interval=[0.3, 0.8])
-    count = next(rival for rival in e["rivals"] if rival["name"] == "parameter-count")
-    count |= {"spearman": free, "note": None}
-    assert payment(e).startswith("it pays from 172 trials on")
-    assert ("; parameter-count is free and ranks better, 0.70" in payment(e)) == better
-    assert "early-stopping" not in payment(e)  # it is not free
-    assert sum("parameter-count" in text for text in sentences([e])) == better  # said once
+    e = changed(e, "parameter-count", spearman=free, note="")
+    assert sum("parameter-count 0.70 (free)" in text for text in sentences([e])) == better
+
+
+def test_the_pick_is_said_first_and_can_be_copied():
+    e = evaluation("hcdc", noise=0.1)
+    first = sentences([e])[0]
+    assert first.startswith(f"hcdc: picks {json.dumps(e.pick.config)}: ")
+    assert f"rank {e.pick.rank} of 40; the best judged has" in first
+    assert json.dumps(e.pick.best) in first
+
+
+@pytest.mark.parametrize(
+    ("constant", "said"),
+    [
+        (0.9, "warning: none of the full-data results beats a constant predictor (90.0 %)"),
+        (0.1, None),
+        (None, None),
+    ],
+)
+def test_what_does_not_beat_a_constant_predictor_is_warned_of(constant, said):
+    found = [text for text in sentences([evaluation("hcdc", constant=constant)]) if "constant" in text]
+    assert found == ([] if said is None else [f"hcdc: {said}"])
 
 
 def test_findings_name_the_best_copy_and_the_warnings():
@@ -212,24 +233,18 @@ def test_candidates_that_diverged_on_the_full_data_are_named():
     ]
 
 
-def test_the_whole_training_is_not_praised_as_a_rival():
-    e = evaluation("random", noise=0.2)
-    assert any("better ranked without any copy: early-stopping" in text for text in sentences([e]))
-    next(rival for rival in e["rivals"] if rival["name"] == "early-stopping")["whole"] = True
-    assert not any("better ranked" in text for text in sentences([e]))
-
-
 def test_the_gain_holds_its_value_and_is_without_an_interval_where_scores_hardly_differ():
     truth, first, second = [0, 0, 0, 0, 0, 1], [1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1]
     value, low, high = gain(truth, first, second)
     assert low <= value <= high
     assert math.isnan(gain([1, 2], [1, 2], [2, 1])[1])
     e = evaluation("hcdc", count=2, truth=[0.1, 0.2], proxy=[1.0, 2.0], spearman=1.0)
-    e["rivals"] = [{"name": "real-val", "spearman": -1.0, "proxy": [2.0, 1.0]}]
+    e = dataclasses.replace(e, rivals=[Rival(name="real-val", spearman=-1.0, proxy=[2.0, 1.0])])
     assert "gain +2.00, without an interval" in validation_choice(e)
 
 
 def test_the_real_set_by_loss_is_one_of_its_kind():
     e = evaluation("hcdc", noise=0.1, real_noise=0.2)
-    e["rivals"].append({"name": "real-val-loss", "spearman": 0.999, "proxy": e["truth"]})
+    by_loss = Rival(name="real-val-loss", spearman=0.999, proxy=e.truth)
+    e = dataclasses.replace(e, rivals=[*e.rivals, by_loss])
     assert "the real validation set ranked better than the learned one: Spearman 1.00" in validation_choice(e)

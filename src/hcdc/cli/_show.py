@@ -21,6 +21,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
 from hcdc.core.records import jsonable
+from hcdc.core.results import Evaluation
 from hcdc.reporting import COLUMNS, Row, findings
 
 SCREEN = 100
@@ -109,7 +110,7 @@ def show_table(rows: Sequence[Row], quiet: bool) -> None:
             typer.echo(f"  {column.heading:<{width}}  {figure}")
 
 
-def table_json(evaluations: Sequence[dict[str, Any]], rows: Sequence[Row]) -> dict[str, Any]:
+def table_json(evaluations: Sequence[Evaluation], rows: Sequence[Row]) -> dict[str, Any]:
     """The table and the findings as a JSON document."""
     return {
         "table": [dataclasses.asdict(row) for row in rows],
@@ -117,7 +118,7 @@ def table_json(evaluations: Sequence[dict[str, Any]], rows: Sequence[Row]) -> di
     }
 
 
-def show_findings(evaluations: Sequence[dict[str, Any]], quiet: bool) -> None:
+def show_findings(evaluations: Sequence[Evaluation], quiet: bool) -> None:
     """What the evaluations say."""
     for name, texts in findings(evaluations):
         show_notes([f"{name}: {text}" if name else text for text in texts], quiet)

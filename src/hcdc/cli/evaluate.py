@@ -47,7 +47,7 @@ def evaluate(
         check_truth(table, task)
     fresh, _ = checked_judges(small, task, candidates, seed)
     if not quiet:
-        say(judge_lines(small, task, len(fresh), device, table), quiet)
+        say(judge_lines(small, task, len(fresh), device, table, rivals), quiet)
     with show_progress(quiet) as progress:
         found = hcdc.evaluate(
             small,
@@ -58,9 +58,9 @@ def evaluate(
             cache=cache,
             rivals=rivals,
             progress=progress,
-            table=table,
-        ).as_dict()
-    write_json(result, found)
+            truth=table,
+        )
+    write_json(result, found.to_json())
     show_table(summary_table([found]), quiet)
     show_findings([found], quiet)
     last_line(f"wrote {result}", f"hcdc report {quoted(result)} --out report.html", result)

@@ -10,6 +10,7 @@ from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable
 from hcdc.cli._show import evaluate_command, last_line, quoted, say, shortened, write_json
+from hcdc.core.results import Evaluation
 from hcdc.datasets import CondensedDataset, record_path
 from hcdc.reporting import evaluations_of, payment, validation_choice
 
@@ -56,7 +57,7 @@ def _evaluation_of(small: CondensedDataset, file: Path, imports: Sequence[str] |
 
 
 def _evidence(
-    record: dict[str, Any], evaluations: Sequence[tuple[Path, dict[str, Any]]]
+    record: dict[str, Any], evaluations: Sequence[tuple[Path, Evaluation]]
 ) -> list[tuple[str, object]]:
     """What lies beside the file: the record of its making and evaluations of it."""
     lines: list[tuple[str, object]] = []
@@ -64,7 +65,7 @@ def _evidence(
         where = record.get("environment", {}).get("device", "an unknown device")
         lines.append(("made in", f"{record['condense_seconds']:.1f} s on {where}"))
     for path, evaluation in evaluations:
-        value, count = evaluation["spearman"], len(evaluation["truth"])
+        value, count = evaluation.spearman, len(evaluation.truth)
         ranks = "not defined" if value is None else f"Spearman {value:.2f} on {count} candidates"
         lines.append(("evaluation", f"{path.name}: {ranks}"))
         if choice := validation_choice(evaluation):

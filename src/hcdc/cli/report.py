@@ -12,7 +12,7 @@ from hcdc.cli._arguments import check_apart, check_writable
 from hcdc.cli._show import last_line, show_table, table_json, write_json
 from hcdc.core.errors import InputError
 from hcdc.datasets import CondensedDataset
-from hcdc.evaluation import reopen_task
+from hcdc.evaluation import Evaluation, reopen_task
 from hcdc.reporting import belongs, read_evaluation, summary_table, write_report
 
 STARTED_FROM_REAL = ("aligned", "both", "probes")
@@ -49,7 +49,7 @@ def report(
     last_line(f"wrote {out}", f"open {out} in a browser", json_file)
 
 
-def _copies(files: Sequence[Path], evaluations: Sequence[dict[str, Any]]) -> list[CondensedDataset]:
+def _copies(files: Sequence[Path], evaluations: Sequence[Evaluation]) -> list[CondensedDataset]:
     """Copies of images beside their evaluations: ``NAME.hcdc`` by ``NAME[.evaluation].json``."""
     found: dict[Path, CondensedDataset] = {}
     for file, evaluation in zip(files, evaluations):

@@ -27,7 +27,6 @@ from hcdc.condensers.validation import (
     probe_configs,
     rank_targets,
     register_validation,
-    ridge,
     validation_presets,
     weigh_examples,
 )
@@ -67,7 +66,6 @@ __all__ = [
     "reducer_presets",
     "register_reducer",
     "register_validation",
-    "ridge",
     "space_words",
     "training_seconds",
     "validation_presets",

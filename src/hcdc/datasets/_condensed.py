@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib
 import json
 import os
 from collections.abc import Mapping
@@ -116,6 +117,11 @@ class CondensedDataset:
     def parts(self) -> list[tuple[str, LabelledSet]]:
         """``("train", S_train)`` and, where it is not the real validation set, ``("val", S_val)``."""
         return [("train", self.train), *([] if self.val is None else [("val", self.val)])]
+
+    def score(self, config: dict[str, Any], **options: Any) -> float:
+        """Train one configuration on the copy; returns the number to rank by. See `hcdc.score`."""
+        evaluation = importlib.import_module("hcdc.evaluation")  # which stands on this room
+        return float(evaluation.score(self, config, **options))
 
     # --- the file -----------------------------------------------------------------------------------------
 

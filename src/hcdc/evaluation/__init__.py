@@ -1,23 +1,28 @@
 """Rank agreement of a condensed set against the full data and against its rivals."""
 
-from hcdc.evaluation._evaluate import (
-    Evaluation,
-    agreement,
-    break_even,
-    checked_judges,
-    evaluate,
-    judges,
-    reopen_task,
-)
-from hcdc.evaluation._ridge import ridge_predictions
+from hcdc.core.results import Evaluation, Rival
+from hcdc.evaluation._agreement import agreement, proxy_scores
+from hcdc.evaluation._context import Context
+from hcdc.evaluation._cost import cost
+from hcdc.evaluation._evaluate import evaluate
+from hcdc.evaluation._judges import checked_judges, judges
+from hcdc.evaluation._score import score
+from hcdc.evaluation._tasks import reopen_task
+from hcdc.evaluation.rivals import RivalMethod, register_rival, rival_names
 
 __all__ = [
+    "Context",
     "Evaluation",
+    "Rival",
+    "RivalMethod",
     "agreement",
-    "break_even",
     "checked_judges",
+    "cost",
     "evaluate",
     "judges",
+    "proxy_scores",
+    "register_rival",
     "reopen_task",
-    "ridge_predictions",
+    "rival_names",
+    "score",
 ]

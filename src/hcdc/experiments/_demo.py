@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -17,7 +16,7 @@ from hcdc.core.errors import InputError, require
 from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
 from hcdc.datasets import GraphData, data
-from hcdc.evaluation import evaluate
+from hcdc.evaluation import Evaluation, evaluate
 from hcdc.reporting import write_figures, write_report
 from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import GraphTask
@@ -48,7 +47,7 @@ class Demo:
         notes: What has to be known of the run beside its figures, in sentences.
     """
 
-    evaluations: list[dict[str, Any]]
+    evaluations: list[Evaluation]
     figures: list[Path]
     report: Path
     notes: tuple[str, ...] = ()
@@ -99,7 +98,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _copies(folder: Path, device: str, seed: int, progress: Progress) -> list[dict[str, Any]]:
+def _copies(folder: Path, device: str, seed: int, progress: Progress) -> list[Evaluation]:
     """Make, save and judge each copy; the evaluations."""
     graph = data("embedded")
     assert isinstance(graph, GraphData)
@@ -131,9 +130,10 @@ def _copies(folder: Path, device: str, seed: int, progress: Progress) -> list[di
             cache=folder / "full-data-results",
             rivals=method != "gcond",  # to save time
             progress=progress,
-        ).as_dict()
+        )
         write_atomic(
-            folder / f"{method}.evaluation.json", json.dumps(evaluation, indent=1, sort_keys=True) + "\n"
+            folder / f"{method}.evaluation.json",
+            json.dumps(evaluation.to_json(), indent=1, sort_keys=True) + "\n",
         )
         evaluations.append(evaluation)
     return evaluations

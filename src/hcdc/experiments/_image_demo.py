@@ -6,6 +6,7 @@ how far the full data agrees with itself: no copy can be expected to rank much b
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -25,7 +26,7 @@ from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.datasets import CondensedDataset, ImageData, Images, data
-from hcdc.evaluation import evaluate
+from hcdc.evaluation import Evaluation, evaluate
 from hcdc.experiments._demo import PRESET, Demo, made_folder, one_thread
 from hcdc.reporting import image_grid, write_figures, write_report
 from hcdc.spaces import NASBench201, Space
@@ -98,10 +99,10 @@ def run_image_demo(
         made = [_copy(name, task, space, folder, device, seed, progress) for name in COPIES]
     copies, evaluations = [small for small, _ in made], [evaluation for _, evaluation in made]
     agreed = _second_opinion(task, space, evaluations[0], copies[0], device, progress)
-    for evaluation in evaluations:
-        evaluation["truth_source"] = f"{EPOCHS} epochs; a second seed agrees by {agreed:.2f}"
+    source = f"{EPOCHS} epochs; a second seed agrees by {agreed:.2f}"
+    evaluations = [dataclasses.replace(evaluation, truth_source=source) for evaluation in evaluations]
     for name, evaluation in zip(COPIES, evaluations):
-        text = json.dumps(evaluation, indent=1, sort_keys=True) + "\n"
+        text = json.dumps(evaluation.to_json(), indent=1, sort_keys=True) + "\n"
         write_atomic(folder / f"{name}.evaluation.json", text)
     before = [_before(task, small) for small in copies]
     figures = write_figures(evaluations, folder)
@@ -128,7 +129,7 @@ def _results_in(folder: Path) -> Iterator[None]:
 
 def _copy(
     name: str, task: ImageTask, space: Space, folder: Path, device: str, seed: int, progress: Progress
-) -> tuple[CondensedDataset, dict[str, Any]]:
+) -> tuple[CondensedDataset, Evaluation]:
     """Make, save and judge one copy."""
     how, file = COPIES[name], folder / f"{name}.hcdc"
     progress.report(f"{name}: condensing {len(task.train):,} digits to {TRAIN_SIZE}")
@@ -157,20 +158,20 @@ def _copy(
         device=device,
         rivals=how.rivals,
         progress=progress,
-    ).as_dict()
-    return small, {**found, "preset": PRESET}  # what makes reports say that it was shortened
+    )
+    return small, dataclasses.replace(found, preset=PRESET)  # what makes reports say that it was shortened
 
 
 def _second_opinion(
     task: ImageTask,
     space: Space,
-    evaluation: dict[str, Any],
+    evaluation: Evaluation,
     small: CondensedDataset,
     device: str,
     progress: Progress,
 ) -> float:
     """Spearman of the truth with that of another seed: the same cells trained again on the full data."""
-    configs: list[Config] = evaluation["configs"]
+    configs: list[Config] = list(evaluation.configs)
     phase = progress.phase("full data, a second seed", len(configs))
     phase.first_step = 0
     done = 0
@@ -185,7 +186,7 @@ def _second_opinion(
         moved, space, configs, moved.train, {"val": moved.val}, recipe, 1, "truth", device, count
     )
     scores = np.asarray([result.values["val.score"] for result in again])
-    return ranks.spearman(np.asarray(evaluation["truth"]), scores)
+    return ranks.spearman(np.asarray(evaluation.truth), scores)
 
 
 def _before(task: ImageTask, small: CondensedDataset) -> Images | None:

@@ -75,7 +75,7 @@ def run(
                 found = evaluate(
                     small, candidates=candidates, seed=seed, task=task, device=device, cache=cache,
                     rivals=name == "hcdc",
-                ).as_dict()  # fmt: skip
+                ).to_json()  # fmt: skip
                 records.append(
                     out, {"protocol": PROTOCOL, "label": name, **short(found), "making": small.record}
                 )

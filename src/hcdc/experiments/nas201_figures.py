@@ -10,6 +10,7 @@ import numpy as np
 
 from hcdc.core.errors import InputError
 from hcdc.core.ranks import spearman
+from hcdc.core.results import Evaluation
 from hcdc.experiments.nas201_draws import Indices, Samples, draws, pooled
 from hcdc.experiments.nas201_rankings import (
     ALL,
@@ -61,7 +62,7 @@ def figure(found: Sequence[Record], path: str | Path, of_copies: bool = False) -
     drawn = {**mine, "method": ours, "truth": truth.tolist(), "rivals": others}
     classes = base["dataset"].removeprefix("cifar")
     of = f"NAS-Bench-201, CIFAR-{classes}, {base['train_size'] // int(classes)} images per class"
-    return rank_colours(drawn, path, of)
+    return rank_colours(Evaluation.from_json(drawn), path, of)
 
 
 def _in_short(name: str) -> str:

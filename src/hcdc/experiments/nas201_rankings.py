@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hcdc.condensers import rank_targets, ridge
+from hcdc.condensers import rank_targets
 from hcdc.core.errors import InputError
 from hcdc.core.ranks import standard
+from hcdc.core.ridge import ridge
 from hcdc.spaces import NASBench201
 
 Array = NDArray[np.float64]

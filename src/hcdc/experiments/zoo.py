@@ -47,7 +47,7 @@ def run(
         )
         found = evaluate(
             small, candidates=40, seed=seed, task=task, device=device, cache=cache, rivals=name == "hcdc"
-        ).as_dict()
+        ).to_json()
         record = {"protocol": PROTOCOL, "label": name, **short(found), "making": small.record}
         records.append(out, {**record, "configs": found["configs"]})
         logging.getLogger("hcdc").info("%s %s %d seed %d: %s", dataset, name, size, seed, found["spearman"])

@@ -3,7 +3,6 @@
 from hcdc.reporting._evaluations import (
     belongs,
     evaluations_of,
-    is_evaluation,
     read_evaluation,
     short_names,
 )
@@ -11,13 +10,12 @@ from hcdc.reporting._figures import (
     draw_agreement,
     draw_cost,
     draw_rank_colours,
-    draw_ranks,
     draw_scatter,
     rank_colours,
     write_figures,
 )
 from hcdc.reporting._images import draw_images, image_grid
-from hcdc.reporting._page import write_report
+from hcdc.reporting._page import report, write_report
 from hcdc.reporting._table import COLUMNS, Column, Row, summary_table
 from hcdc.reporting._words import findings, payment, validation_choice
 
@@ -30,15 +28,14 @@ __all__ = [
     "draw_cost",
     "draw_images",
     "draw_rank_colours",
-    "draw_ranks",
     "draw_scatter",
     "evaluations_of",
     "findings",
     "image_grid",
-    "is_evaluation",
     "payment",
     "rank_colours",
     "read_evaluation",
+    "report",
     "short_names",
     "summary_table",
     "validation_choice",

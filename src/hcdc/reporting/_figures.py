@@ -16,16 +16,9 @@ from scipy import stats
 
 from hcdc.core.errors import InputError, require, unknown_name
 from hcdc.core.files import write_atomic
+from hcdc.core.results import Evaluation, Scores
 from hcdc.core.seeds import numpy_stream
-from hcdc.reporting._evaluations import (
-    Evaluation,
-    comparable,
-    in_shares,
-    is_fraction,
-    is_image,
-    rivals_once,
-    short_names,
-)
+from hcdc.reporting._evaluations import comparable, is_fraction, rivals_once, short_names
 from hcdc.reporting._table import PAYS_NOT, number, seconds
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -53,23 +46,23 @@ def literal(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def _agreement(spearman: float | None, interval: Sequence[float | None] | None) -> str:
-    low, high = (interval or [None, None])[:2]
+def _agreement(spearman: float | None, interval: Scores) -> str:
+    low, high = interval[:2]
     text = number(spearman)
     return text if low is None else f"{text} [{number(low)}, {number(high)}]"
 
 
 def _title(e: Evaluation) -> str:
-    if e["spearman"] is None:
+    if e.spearman is None:
         return "rank agreement not defined"
-    return f"Spearman {_agreement(e['spearman'], e['interval'])}"
+    return f"Spearman {_agreement(e.spearman, e.interval)}"
 
 
 def _level(e: Evaluation) -> str:
-    return f"{100 * e.get('level', 0.9):.0f} %"
+    return f"{100 * e.level:.0f} %"
 
 
-def _scores(values: Sequence[float | None]) -> Any:
+def _scores(values: Scores) -> Any:
     return np.asarray([math.nan if value is None else value for value in values], np.float64)
 
 
@@ -79,24 +72,23 @@ def _axis_words(e: Evaluation) -> tuple[str, str]:
         full = "validation accuracy, full data (%)"
     else:
         full = "validation score, full data"
-    if e.get("truth_source"):
-        full += f"\n{literal(str(e['truth_source']))}"
-    if e.get("metric") == "loss":
+    if e.truth_source:
+        full += f"\n{literal(e.truth_source)}"
+    if e.metric == "loss":
         return full, "minus validation loss on the copy"
-    return full, "accuracy on the copy" + (" (%)" if is_image(e) else "")
+    return full, "accuracy on the copy (%)"
 
 
 def draw_scatter(evaluations: Sequence[Evaluation]) -> Any:
     """Truth against proxy, one panel a copy; the copy's pick and the truly best candidate are marked."""
-    evaluations = [in_shares(e) for e in evaluations]
     names = short_names(evaluations)
     columns = min(3, len(evaluations))
     lines = math.ceil(len(evaluations) / columns)
     figure = new_figure(1.2 + 3.3 * columns, 0.8 + 3.3 * lines)
     for k, e in enumerate(evaluations):
         axes = figure.add_subplot(lines, columns, k + 1)
-        truth, proxy = _scores(e["truth"]) * (100 if is_fraction(e) else 1), _scores(e["proxy"])
-        if is_image(e) and e.get("metric") != "loss":
+        truth, proxy = _scores(e.truth) * (100 if is_fraction(e) else 1), _scores(e.proxy)
+        if e.metric != "loss":
             proxy = 100 * proxy
         axes.scatter(truth, proxy, s=18, color=COLOURS[k % len(COLOURS)], alpha=0.65, linewidths=0)
         if np.isfinite(proxy).all():
@@ -124,7 +116,7 @@ class Contender:
     name: str
     proxy: Any
     spearman: float | None
-    interval: Sequence[float | None]
+    interval: Scores
     colour: str
 
     @property
@@ -136,48 +128,17 @@ def _contenders(evaluations: Sequence[Evaluation]) -> list[Contender]:
     """The copies, then their rivals; a rival that several copies have says beside which it was measured."""
     names, lists = short_names(evaluations), rivals_once(evaluations)
     copies = [
-        Contender(
-            name, _scores(e["proxy"]), e["spearman"], e["interval"] or [None, None], COLOURS[k % len(COLOURS)]
-        )
+        Contender(name, _scores(e.proxy), e.spearman, e.interval, COLOURS[k % len(COLOURS)])
         for k, (name, e) in enumerate(zip(names, evaluations))
     ]
     rivals = []
-    several = Counter(rival["name"] for own in lists for rival in own)
+    several = Counter(rival.name for own in lists for rival in own)
     for name, own in zip(names, lists):
         for rival in own:
-            label = f"{rival['name']} (beside {name})" if several[rival["name"]] > 1 else str(rival["name"])
-            proxy = _scores(rival.get("proxy") or [None] * len(evaluations[0]["truth"]))
-            interval = rival.get("interval") or [None, None]
-            rivals.append(Contender(label, proxy, rival.get("spearman"), interval, GREY))
+            label = f"{rival.name} (beside {name})" if several[rival.name] > 1 else rival.name
+            proxy = _scores(rival.proxy or [None] * len(evaluations[0].truth))
+            rivals.append(Contender(label, proxy, rival.spearman, rival.interval, GREY))
     return copies + rivals
-
-
-def draw_ranks(evaluations: Sequence[Evaluation]) -> Any:
-    """Candidates in the order each method puts them, coloured by true rank (lighter is better).
-
-    The paper's figure of ranks; a method that ranks as the full data does repeats the first row.
-
-    Args:
-        evaluations: Evaluations of the same candidates against the same truth.
-    """
-    truth = _scores(evaluations[0]["truth"])
-    rank = stats.rankdata(-truth)  # 1 is best
-    rows = [Contender("full data", truth, None, [], BLACK), *_contenders(evaluations)]
-    figure = new_figure(8.6, 1.5 + 0.42 * len(rows))
-    axes = figure.add_subplot(1, 1, 1)
-    strips = np.full((len(rows), len(truth)), np.nan)
-    for line, row in enumerate(rows):
-        if row.spearman is not None or not line:
-            strips[line] = rank[np.argsort(-row.proxy, kind="stable")]
-    told = ["not defined" if row.spearman is None else number(row.spearman) for row in rows]
-    image = _strips(axes, rows, strips, ["Spearman", *told[1:]])
-    axes.set_xticks([0, len(truth) - 1], ["put first", "put last"], fontsize=9)
-    axes.set_title(f"{len(truth)} candidates in each method's order, coloured by true rank", fontsize=11)
-    bar = figure.colorbar(image, ax=axes, orientation="horizontal", fraction=0.06, pad=0.04, aspect=40)
-    bar.set_ticks([1, len(truth)], labels=["truly best", "truly worst"])
-    bar.ax.tick_params(labelsize=8, length=0)
-    bar.outline.set_visible(False)
-    return figure
 
 
 def _strips(axes: Any, rows: Sequence[Contender], strips: Any, told: Sequence[str]) -> Any:
@@ -215,7 +176,7 @@ def draw_rank_colours(evaluations: Sequence[Evaluation], of: str = "") -> Any:
         evaluations: Evaluations of the same candidates against the same truth.
         of: What the title begins with.
     """
-    truth = _scores(evaluations[0]["truth"])
+    truth = _scores(evaluations[0].truth)
     rank = stats.rankdata(-truth)  # 1 is best
     ranked: list[Contender] = []
     without: list[Contender] = []
@@ -304,27 +265,30 @@ def draw_cost(evaluations: Sequence[Evaluation]) -> Any:
     Args:
         evaluations: Evaluations of the same candidates against the same truth.
     """
-    names = short_names(evaluations)
-    full = evaluations[0]["full_seconds_per_candidate"]
-    crossings = [e["break_even_trials"] for e in evaluations if e.get("break_even_trials")]
-    last = 10 ** math.ceil(math.log10(2 * max([*crossings, len(evaluations[0]["truth"])])))
+    crossings = [e.break_even_trials for e in evaluations if e.break_even_trials]
+    last = 10 ** math.ceil(math.log10(2 * max([*crossings, len(evaluations[0].truth)])))
     trials = np.geomspace(1, last, 400)
     figure = new_figure(8.0, 4.4)
     axes = figure.add_subplot(1, 1, 1)
-    axes.plot(trials, trials * full, color=BLACK, linewidth=2, label=f"full data ({seconds(full)} s a trial)")
-    for k, (name, e) in enumerate(zip(names, evaluations)):
-        once, each = e.get("condense_seconds"), e["proxy_seconds_per_candidate"]
-        crossing = e.get("break_even_trials")
-        if crossing:
-            first = "less time from the first trial on"
-            word = first if crossing == 1 else f"less time from {crossing:,} trials on"
-        else:
-            word = PAYS_NOT if each >= full else "time to condense unknown"
+    full = evaluations[0].full_cost
+    others = {e.break_even_against: e.rival(e.break_even_against or "") for e in evaluations}
+    beside = [(full, "-"), *((rival.cost, "--") for rival in others.values() if rival is not None)]
+    for cost, style in beside:
+        label = f"{cost.words} ({seconds(cost.each)} s a trial)"
+        axes.plot(trials, (cost.once or 0.0) + trials * (cost.each or 0.0), style, color=BLACK, label=label)
+    for k, (name, e) in enumerate(zip(short_names(evaluations), evaluations)):
+        once, each, crossing = (
+            e.condense_seconds or 0.0,
+            e.proxy_seconds_per_candidate or 0.0,
+            e.break_even_trials,
+        )
         colour = COLOURS[k % len(COLOURS)]
-        label = literal(f"{name} ({seconds(once)} s + {seconds(each)} s a trial): {word}")
-        axes.plot(trials, (once or 0.0) + trials * each, color=colour, linewidth=2, label=label)
+        spent = f"{seconds(e.condense_seconds)} s + {seconds(each)} s a trial"
+        label = literal(f"{name} ({spent}): {_cost_word(e)}")
+        axes.plot(trials, once + trials * each, color=colour, linewidth=2, label=label)
         if crossing and crossing > 1:
-            axes.plot(crossing, crossing * full, "o", color=colour, markersize=9, markeredgecolor="white")
+            place = once + crossing * each
+            axes.plot(crossing, place, "o", color=colour, markersize=9, markeredgecolor="white")
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
@@ -338,18 +302,29 @@ def draw_cost(evaluations: Sequence[Evaluation]) -> Any:
     return figure
 
 
+def _cost_word(e: Evaluation) -> str:
+    """Whether a copy pays, in few words."""
+    if e.break_even_trials:
+        start = "the first trial" if e.break_even_trials == 1 else f"{e.break_even_trials:,} trials"
+        return f"less time from {start} on"
+    copy, full = e.proxy_seconds_per_candidate, e.full_seconds_per_candidate
+    never = e.break_even_against or (copy is not None and full is not None and copy >= full)
+    return PAYS_NOT if never else "no break-even"
+
+
 Figures = dict[str, tuple[Callable[[Sequence[Evaluation]], Any], str]]
 
 FIGURES: Figures = {
     "agreement": (draw_agreement, "Rank agreement of copies and rivals."),
     "ranks": (
-        draw_ranks,
-        "Each row shows all candidates in the order a method puts them; the colour is the true rank, lighter "
-        "is better. A method that ranks as the full data does repeats the first row.",
+        draw_rank_colours,
+        "Each row shows all candidates from the worst to the best as a method ranks them (equal scores in "
+        "random order); the colour is the true rank, lighter is better. A method that ranks as the full data "
+        "does repeats the first row.",
     ),
     "scatter": (
         draw_scatter,
-        "Each dot is a candidate: its validation accuracy on the full data, and the score the copy gives it.",
+        "Each dot is a candidate: its validation score on the full data, and the score the copy gives it.",
     ),
     "cost": (
         draw_cost,
@@ -358,17 +333,6 @@ FIGURES: Figures = {
     ),
 }
 """Each figure by name: what draws it, and its caption."""
-
-IMAGE_FIGURES: Figures = {
-    **FIGURES,
-    "ranks": (
-        draw_rank_colours,
-        "Each row shows all candidates from the worst to the best as a method ranks them (equal scores in "
-        "random order); the colour is the true rank, lighter is better. A method that ranks as the full data "
-        "does repeats the first row.",
-    ),
-}
-"""The same for evaluations of images."""
 
 
 def draw_all(evaluations: Sequence[Evaluation]) -> list[tuple[str, str, Any]]:
@@ -380,15 +344,12 @@ def draw_all(evaluations: Sequence[Evaluation]) -> list[tuple[str, str, Any]]:
     figures = []
     for place, group in enumerate(groups, 1):
         chosen = [evaluations[k] for k in group]
-        timed = all(
-            e.get(f"{where}_seconds_per_candidate") is not None for e in chosen for where in ("proxy", "full")
-        )
-        figures_of = IMAGE_FIGURES if all(is_image(e) for e in chosen) else FIGURES
-        for name, (draw, caption) in figures_of.items():
+        timed = all(e.cost.each is not None and e.full_cost.each is not None for e in chosen)
+        for name, (draw, caption) in FIGURES.items():
             if timed or name != "cost":
                 if len(groups) > 1:
                     name = f"{name}-{place}"
-                    caption = f"{chosen[0]['dataset']} ({', '.join(short_names(chosen))}). {caption}"
+                    caption = f"{chosen[0].dataset} ({', '.join(short_names(chosen))}). {caption}"
                 figures.append((name, caption, draw(chosen)))
     return figures
 

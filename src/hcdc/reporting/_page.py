@@ -11,12 +11,13 @@ from typing import Any
 
 from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
+from hcdc.core.results import Evaluation
 from hcdc.datasets import CondensedDataset
-from hcdc.reporting._evaluations import Evaluation, belongs, short_names
+from hcdc.reporting._evaluations import belongs, short_names
 from hcdc.reporting._figures import draw_all, to_bytes
 from hcdc.reporting._images import PARTS, Before, draw_images, facts
 from hcdc.reporting._table import COLUMNS, Row, summary_table
-from hcdc.reporting._words import findings, shortened
+from hcdc.reporting._words import agreement_text, config_text, findings, payment, pick_text, shortened
 
 CHOSEN = ("random", "kcenter", "herding")
 """Methods whose S_train holds real images as they are."""
@@ -54,6 +55,8 @@ figure { margin: 1.4rem 0; }
 figure img { display: block; max-width: 100%; height: auto; background: #ffffff;
   border: 1px solid var(--line); border-radius: 6px; padding: .5rem; }
 figcaption { font-size: .88rem; margin-top: .4rem; max-width: 48rem; }
+pre { background: var(--band); border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem;
+  white-space: pre-wrap; overflow-wrap: anywhere; font-size: .9rem; }
 dt { font-weight: 600; margin-top: .5rem; }
 dd { margin: 0; }
 """
@@ -69,7 +72,7 @@ def write_report(
     """Write one self-contained page: no request leaves it, and it can be read in a light and a dark window.
 
     Args:
-        evaluations: What `hcdc.reporting.read_evaluation` returns, or ``Evaluation.as_dict()``.
+        evaluations: What `hcdc.evaluate` or `hcdc.reporting.read_evaluation` returned.
         out_html: The file to write.
         title: Heading of the page.
         copies: The condensed data sets that were judged, in any order; of those that hold images, the images
@@ -84,7 +87,8 @@ def write_report(
             f"before has {len(before)} entries for {len(copies)} copies; one a copy is needed, None where "
             "there is nothing to show"
         )
-    evaluations = _with_kinds(evaluations, copies)
+    for small in copies:
+        _check_judged(small, evaluations)
     page = _page(evaluations, title, _pictures(evaluations, copies, before))
     try:
         write_atomic(out_html, page)
@@ -93,20 +97,24 @@ def write_report(
     return Path(out_html)
 
 
-def _with_kinds(evaluations: Sequence[Evaluation], copies: Sequence[CondensedDataset]) -> list[Evaluation]:
-    """The evaluations, with the kind of the copy that each judged where the copy is known."""
-    found = [dict(evaluation) for evaluation in evaluations]
-    for small in copies:
-        own = [evaluation for evaluation in found if belongs(evaluation, small.meta)]
-        if not own:
-            meta = small.meta
-            raise InputError(
-                f"copies: none of the evaluations judges the copy of '{meta.get('data', {}).get('name')}' by "
-                f"'{meta.get('method')}' (seed {meta.get('seed')}); pass its evaluation too"
-            )
-        for evaluation in own:
-            evaluation["kind"] = small.kind
-    return [*found]
+def report(result: Evaluation | Sequence[Evaluation], path: str | os.PathLike[str] = "report.html") -> Path:
+    """Write the page of one evaluation, or of several; returns its path.
+
+    Args:
+        result: What `hcdc.evaluate` returned.
+        path: The file to write.
+    """
+    return write_report([result] if isinstance(result, Evaluation) else result, path)
+
+
+def _check_judged(small: CondensedDataset, evaluations: Sequence[Evaluation]) -> None:
+    """Refuse a copy that none of the evaluations judges."""
+    meta = small.meta
+    if not any(belongs(evaluation, meta) for evaluation in evaluations):
+        raise InputError(
+            f"copies: none of the evaluations judges the copy of '{meta.get('data', {}).get('name')}' by "
+            f"'{meta.get('method')}' (seed {meta.get('seed')}); pass its evaluation too"
+        )
 
 
 def _pictures(
@@ -140,7 +148,7 @@ def _shown_parts(small: CondensedDataset) -> list[str]:
 
 def _page(evaluations: Sequence[Evaluation], title: str, pictures: Sequence[str]) -> str:
     names = short_names(evaluations)
-    datasets = ", ".join(dict.fromkeys(str(e["dataset"]) for e in evaluations))
+    datasets = ", ".join(dict.fromkeys(e.dataset for e in evaluations))
     short = [name for name, e in zip(names, evaluations) if shortened(e)]
     parts = [
         f"<h1>{escape(title)}</h1>",
@@ -149,6 +157,8 @@ def _page(evaluations: Sequence[Evaluation], title: str, pictures: Sequence[str]
         "These are not the figures of the whole methods.</p>"
         if short
         else "",
+        "<h2>What to take</h2>",
+        "".join(_answer(name, e) for name, e in zip(names, evaluations)),
         "<h2>What was found</h2>",
         "".join(_found(name, texts) for name, texts in findings(evaluations)),
         "<h2>All figures</h2>",
@@ -158,9 +168,9 @@ def _page(evaluations: Sequence[Evaluation], title: str, pictures: Sequence[str]
         "<h2>Images of the copies</h2>" if pictures else "",
         *pictures,
         "<h2>What was judged</h2>",
-        _facts(names, evaluations, _SUBJECT),
+        _facts(names, [vars(e) for e in evaluations], _SUBJECT),
         "<h2>Where it was measured</h2>",
-        _facts(names, [e.get("environment") or {} for e in evaluations], None),
+        _facts(names, [e.environment for e in evaluations], None),
         "<h2>What the columns mean</h2>",
         "<dl>"
         + "".join(f"<dt>{escape(c.heading)}</dt><dd>{escape(c.meaning)}</dd>" for c in COLUMNS)
@@ -191,6 +201,15 @@ _SUBJECT = {
     "judge_seed": "seed of the judge",
     "space": "search space",
 }
+
+
+def _answer(name: str, e: Evaluation) -> str:
+    """What a user asks first: the configuration, how good and how sure it is, and whether it pays."""
+    pick = e.pick
+    config = "" if pick is None else f"<pre>{escape(config_text(pick.config))}</pre>"
+    texts = (("how good", pick_text(e)), ("how sure", agreement_text(e)), ("what it cost", payment(e)))
+    lines = "".join(f"<dt>{label}</dt><dd>{escape(text)}.</dd>" for label, text in texts if text)
+    return f'<section class="answer"><h3>{escape(name)}</h3>{config}<dl>{lines}</dl></section>'
 
 
 def _found(name: str, texts: Sequence[str]) -> str:

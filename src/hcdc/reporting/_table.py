@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from hcdc.reporting._evaluations import (
-    Evaluation,
-    comparable,
-    in_shares,
-    is_fraction,
-    rivals_once,
-    short_names,
-)
+from hcdc.core.results import Evaluation, Ranking, Rival
+from hcdc.reporting._evaluations import comparable, is_fraction, rivals_once, short_names
 
 PAYS_NOT = "it does not pay here"
 
@@ -26,7 +20,8 @@ class Row:
         name: The copy, the rival, or the full data.
         kind: ``"copy"``, ``"rival"`` or ``"full"``.
         of: The copy a rival was measured beside; empty otherwise.
-        spearman, interval, kendall, top_k, upper_half: Rank agreement with the full data.
+        spearman, interval, kendall, top_k, upper_half: Rank agreement with full-data validation scores.
+        test_spearman: Rank agreement with full-data test scores.
         regret: Validation score on the full data lost by taking the pick.
         test: Test score, on the full data, of the configuration picked.
         fraction: Scores are accuracies in 0 .. 1.
@@ -34,8 +29,9 @@ class Row:
         per_trial: Seconds a candidate.
         search: Seconds for all candidates.
         full_per_trial: Seconds a candidate on the full data.
-        break_even: Trials from which on it is cheaper than the full data; None if it never is, and for
-            rivals that cost nothing before the first trial.
+        break_even: Trials from which on the copy is the cheapest way to rank as well; None for rivals, and
+            where there is none.
+        never: It is known that the copy is never the cheapest.
         note: Why a figure is not defined, or what a rival is.
     """
 
@@ -47,6 +43,7 @@ class Row:
     kendall: float | None = None
     top_k: float | None = None
     upper_half: float | None = None
+    test_spearman: float | None = None
     regret: float | None = None
     test: float | None = None
     fraction: bool = True
@@ -55,19 +52,12 @@ class Row:
     search: float | None = None
     full_per_trial: float | None = None
     break_even: int | None = None
+    never: bool = False
     note: str = ""
-
-
-def break_even(once: float | None, per_trial: float | None, full: float | None) -> int | None:
-    """The least n >= 1 with ``once + n * per_trial <= n * full``; None if there is none or it is unknown."""
-    if once is None or per_trial is None or full is None or per_trial >= full:
-        return None
-    return max(1, math.ceil(once / (full - per_trial)))
 
 
 def summary_table(evaluations: Sequence[Evaluation]) -> list[Row]:
     """Rows for copies, each before its rivals, and, after each group of equal candidates, the full data."""
-    evaluations = [in_shares(e) for e in evaluations]
     names, rivals = short_names(evaluations), rivals_once(evaluations)
     rows = []
     groups = comparable(evaluations)
@@ -79,66 +69,63 @@ def summary_table(evaluations: Sequence[Evaluation]) -> list[Row]:
     return rows
 
 
-def _interval(values: Sequence[float | None] | None) -> tuple[float | None, float | None]:
-    return (None, None) if not values else (values[0], values[1])
+def _agreed(ranking: Ranking, e: Evaluation) -> dict[str, Any]:
+    """The figures that copies and rivals have alike."""
+    return {
+        "spearman": ranking.spearman,
+        "interval": (ranking.interval[0], ranking.interval[1]),
+        "kendall": ranking.kendall,
+        "top_k": ranking.top_k_overlap,
+        "upper_half": ranking.upper_half_spearman,
+        "test_spearman": ranking.test_spearman,
+        "regret": ranking.regret,
+        "test": ranking.selected_test_accuracy,
+        "fraction": is_fraction(e),
+        "full_per_trial": e.full_seconds_per_candidate,
+    }
 
 
 def _copy(name: str, e: Evaluation) -> Row:
+    copy, full = e.proxy_seconds_per_candidate, e.full_seconds_per_candidate
+    never = e.break_even_trials is None and e.break_even_against is not None
     return Row(
         name=name,
         kind="copy",
-        spearman=e["spearman"],
-        interval=_interval(e["interval"]),
-        kendall=e.get("kendall"),
-        top_k=e.get("top_k_overlap"),
-        upper_half=e.get("upper_half_spearman"),
-        regret=e.get("regret"),
-        test=e.get("selected_test_accuracy"),
-        fraction=is_fraction(e),
-        once=e.get("condense_seconds"),
-        per_trial=e.get("proxy_seconds_per_candidate"),
-        search=e.get("proxy_seconds"),
-        full_per_trial=e.get("full_seconds_per_candidate"),
-        break_even=e.get("break_even_trials"),
-        note=e.get("note") or "",
+        once=e.condense_seconds,
+        per_trial=copy,
+        search=e.proxy_seconds,
+        break_even=e.break_even_trials,
+        never=never or (copy is not None and full is not None and copy >= full),
+        note=e.note,
+        **_agreed(e, e),
     )
 
 
-def _rival(rival: Evaluation, of: str, e: Evaluation) -> Row:
-    per_trial, once = rival.get("seconds_per_candidate"), rival.get("extra_seconds") or None
+def _rival(rival: Rival, of: str, e: Evaluation) -> Row:
+    each = rival.seconds_per_candidate
     return Row(
-        name=rival["name"],
+        name=rival.name,
         kind="rival",
         of=of,
-        spearman=rival.get("spearman"),
-        interval=_interval(rival.get("interval")),
-        kendall=rival.get("kendall"),
-        top_k=rival.get("top_k_overlap"),
-        upper_half=rival.get("upper_half_spearman"),
-        regret=rival.get("regret"),
-        test=rival.get("selected_test_accuracy"),
-        fraction=is_fraction(e),
-        once=once,
-        per_trial=per_trial,
-        search=None if per_trial is None else per_trial * len(e["truth"]),
-        full_per_trial=e.get("full_seconds_per_candidate"),
-        break_even=None if once is None else break_even(once, per_trial, e.get("full_seconds_per_candidate")),
-        note=rival.get("note") or rival.get("description") or "",
+        once=rival.extra_seconds or None,
+        per_trial=each,
+        search=None if each is None else each * len(e.truth),
+        note=rival.note or rival.description,
+        **_agreed(rival, e),
     )
 
 
 def _full(e: Evaluation, alone: bool) -> Row:
     return Row(
-        name="full data" if alone else f"full data ({e['dataset']})",
+        name="full data" if alone else f"full data ({e.dataset})",
         kind="full",
-        test=e.get("best_test_accuracy"),
+        test=e.best_test_accuracy,
         regret=0.0,
         fraction=is_fraction(e),
         once=0.0,
-        per_trial=e.get("full_seconds_per_candidate"),
-        search=e.get("full_seconds"),
-        note=f"{e.get('truth_source') or 'every candidate trained on the full data'}: what the others are "
-        "judged by",
+        per_trial=e.full_seconds_per_candidate,
+        search=e.full_seconds,
+        note=f"{e.truth_source or 'every candidate trained on the full data'}: what the others are judged by",
     )
 
 
@@ -170,7 +157,7 @@ def points(value: float | None, fraction: bool) -> str:
     """A difference of accuracies in percentage points, or of plain scores."""
     if value is None:
         return "-"
-    return f"{100 * value:.1f}" if fraction else f"{value:.4g}"
+    return f"{100 * value:.1f}" if fraction else f"{value:.2g}"
 
 
 def agreement(row: Row) -> str:
@@ -185,11 +172,14 @@ def agreement(row: Row) -> str:
 
 def pays(row: Row) -> str:
     """The break-even in words."""
-    if row.kind == "full" or row.spearman is None or (row.kind == "rival" and row.once is None):
+    if row.kind != "copy" or row.spearman is None:
         return "-"
     if row.break_even is not None:
         return f"{row.break_even:,}"
-    return "unknown" if None in (row.once, row.per_trial, row.full_per_trial) else PAYS_NOT
+    if row.never:
+        return PAYS_NOT
+    low = row.interval[0]
+    return "-" if low is None or low <= 0 else "unknown"
 
 
 @dataclass(frozen=True)
@@ -210,9 +200,15 @@ COLUMNS = (
     Column(
         "rank agreement",
         agreement,
-        "Spearman's rank correlation of the candidates' scores with their validation accuracy on the full "
-        "data, and its bootstrap interval over candidates.",
+        "Spearman's rank correlation of the candidates' scores with their validation scores on full data, "
+        "and its bootstrap interval over candidates.",
         "rank\nagreement",
+    ),
+    Column(
+        "with test scores",
+        lambda row: number(row.test_spearman),
+        "The same correlation with the candidates' full-data test scores, which nothing was fitted to.",
+        "with\ntest",
     ),
     Column("Kendall", lambda row: number(row.kendall), "Kendall's tau-b of the same two lists."),
     Column(
@@ -226,16 +222,17 @@ COLUMNS = (
         "Spearman among the truly better half of the candidates, where a search decides.",
     ),
     Column(
-        "regret (points)",
+        "regret",
         lambda row: points(row.regret, row.fraction),
-        "Full-data validation accuracy lost by taking its pick and not the best candidate.",
+        "Full-data validation score lost by taking its pick and not the best candidate; points for "
+        "accuracies.",
     ),
     Column(
-        "test accuracy of the pick",
+        "test score of the pick",
         lambda row: score(row.test, row.fraction),
-        "The candidate it puts first, trained on the full data, on test data. "
-        "For the full data: the candidate that full-data validation selects.",
-        "test\naccuracy\nof pick",
+        "The candidate it puts first, trained on the full data, on test data: accuracy for classes, minus "
+        "the error for values. For the full data: the candidate that full-data validation selects.",
+        "test score\nof pick",
     ),
     Column(
         "condense (s)",
@@ -248,7 +245,8 @@ COLUMNS = (
     Column(
         "break-even (trials)",
         pays,
-        "Number of trials from which on condensing and searching take less time than the full data.",
+        "Number of trials from which on condensing and searching take less time than any way in this table "
+        "that ranks at least as well.",
         "break-even\n(trials)",
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,25 +12,17 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from hcdc.core.ranks import percentiles
+from hcdc.core.results import Evaluation, Rival, Scores
 from hcdc.core.seeds import numpy_stream
-from hcdc.reporting._evaluations import (
-    Evaluation,
-    comparable,
-    in_shares,
-    is_fraction,
-    rivals_once,
-    short_names,
-)
+from hcdc.reporting._evaluations import comparable, is_fraction, rivals_once, short_names
 from hcdc.reporting._table import PAYS_NOT, number, points, score, seconds
 
-DRAWS = 1000
+DRAWS = 10_000
 VALIDATION = "-val"
 """Part of the names of rivals that share the copy's S_train and have another validation set."""
 
 
-def gain(
-    truth: Sequence[float], first: Sequence[float], second: Sequence[float], level: float = 0.9
-) -> tuple[float, float, float]:
+def gain(truth: Scores, first: Scores, second: Scores, level: float = 0.9) -> tuple[float, float, float]:
     """Spearman of ``first`` minus that of ``second``, and its bootstrap interval, resampled in pairs.
 
     Returns:
@@ -54,26 +47,24 @@ def _differences(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return difference
 
 
-def _rival(evaluation: Evaluation, kind: str) -> Mapping[str, Any] | None:
+def _rival(evaluation: Evaluation, kind: str) -> Rival | None:
     """The best rival with a ``"real"`` or a ``"random"`` validation set (ranked by accuracy or by loss)."""
-    found: list[Mapping[str, Any]] = [
+    found = [
         rival
-        for rival in evaluation["rivals"]
-        if VALIDATION in rival["name"]
-        and rival["name"].startswith(kind)
-        and rival.get("spearman") is not None
+        for rival in evaluation.rivals
+        if VALIDATION in rival.name and rival.name.startswith(kind) and rival.spearman is not None
     ]
-    return max(found, key=lambda rival: float(rival["spearman"]), default=None)
+    return max(found, key=lambda rival: rival.spearman or 0.0, default=None)
 
 
 def _level(evaluation: Evaluation) -> str:
-    return f"{100 * evaluation.get('level', 0.9):.0f} % interval"
+    return f"{100 * evaluation.level:.0f} % interval"
 
 
-def _gain_text(evaluation: Evaluation, first: Sequence[float] | None, second: Sequence[float] | None) -> str:
-    if first is None or second is None:
+def _gain_text(evaluation: Evaluation, first: Scores, second: Scores) -> str:
+    if not first or not second:
         return "the scores were not kept, so without an interval"
-    value, low, high = gain(evaluation["truth"], first, second, evaluation.get("level", 0.9))
+    value, low, high = gain(evaluation.truth, first, second, evaluation.level)
     if math.isnan(low):
         return f"gain {value:+.2f}, without an interval: the scores of too few candidates differ"
     sure = "" if low > 0 or high < 0 else ", so the difference may be chance"
@@ -82,12 +73,12 @@ def _gain_text(evaluation: Evaluation, first: Sequence[float] | None, second: Se
 
 def _kind(evaluation: Evaluation) -> str:
     """What the file's own validation set is."""
-    method = evaluation.get("val_method")
+    method = evaluation.val_method
     if method in ("aligned", "both", "probes"):
         return "learned"
     if method == "weighted":  # real examples, learned weights
         return "weighted"
-    drawn = method == "random" or evaluation.get("train_method") == "random"
+    drawn = method == "random" or evaluation.train_method == "random"
     return "small random" if drawn else "condensed"
 
 
@@ -96,120 +87,126 @@ def validation_choice(evaluation: Evaluation) -> str:
 
     Empty where the evaluation has nothing to compare.
     """
-    own, kind = evaluation.get("spearman"), _kind(evaluation)
-    if own is None or evaluation.get("val_method") == "real":
+    own, kind = evaluation.spearman, _kind(evaluation)
+    if own is None or evaluation.val_method == "real":
         return ""
     sentences = []
     if real := _rival(evaluation, "real"):
-        value = real["spearman"]
+        value = real.spearman or 0.0
         if round(value, 2) == round(own, 2):
             sentences.append(
                 f"the {kind} validation set ranked as well as the real one: Spearman {number(own)}"
             )
         elif value > own:
-            text = _gain_text(evaluation, real.get("proxy"), evaluation["proxy"])
+            text = _gain_text(evaluation, real.proxy, evaluation.proxy)
             sentences.append(
                 f"the real validation set ranked better than the {kind} one: Spearman {number(value)} "
                 f"against {number(own)} ({text}); --val-method real takes it"
             )
         else:
-            text = _gain_text(evaluation, evaluation["proxy"], real.get("proxy"))
+            text = _gain_text(evaluation, evaluation.proxy, real.proxy)
             sentences.append(
                 f"the {kind} validation set ranked better than the real one: Spearman {number(own)} against "
                 f"{number(value)} ({text})"
             )
     if kind != "small random" and (drawn := _rival(evaluation, "random")):
-        text = _gain_text(evaluation, evaluation["proxy"], drawn.get("proxy"))
-        size = drawn.get("val_size")  # older evaluations do not say
-        many = "" if size is None else "as many " if size == evaluation["val_size"] else f"{size:,} "
+        text = _gain_text(evaluation, evaluation.proxy, drawn.proxy)
+        size = drawn.val_size  # older evaluations do not say
+        many = "" if size is None else "as many " if size == evaluation.val_size else f"{size:,} "
         sentences.append(
-            f"{many}random validation examples had {number(drawn['spearman'])} (the {kind} set: {text})"
+            f"{many}random validation examples had {number(drawn.spearman)} (the {kind} set: {text})"
         )
     return "; ".join(sentences)
 
 
 def payment(evaluation: Evaluation) -> str:
-    """Whether the copy saves time, and from how many trials on; of seconds alone where it does not rank."""
+    """What the copy cost, and from how many trials on that pays."""
     once, copy, full = (
-        evaluation.get(key)
-        for key in ("condense_seconds", "proxy_seconds_per_candidate", "full_seconds_per_candidate")
+        evaluation.condense_seconds,
+        evaluation.proxy_seconds_per_candidate,
+        evaluation.full_seconds_per_candidate,
     )
-    trials, judged = evaluation.get("break_even_trials"), len(evaluation["truth"])
     if copy is None:
         return "it is not known whether it pays: no times were measured"
-    if full is None:
-        return "it is not known whether it pays: the times of the full data are of another device"
-    each = f"a trial takes {seconds(copy)} s on the copy and {seconds(full)} s on the full data"
+    on_full = "" if full is None else f" and {seconds(full)} s on the full data"
+    each = f"a trial takes {seconds(copy)} s on the copy{on_full}"
     spent = each if once is None else f"condensing took {seconds(once)} s, {each}"
-    free = _free_rivals(evaluation)
-    if copy >= full:
-        return f"{PAYS_NOT}: {each}{free}"
+    if evaluation.break_even_trials is None and full is not None and copy >= full:
+        return f"{PAYS_NOT}: {each}"
     if doubt := _doubt(evaluation):
-        return f"{doubt}, so whether it pays is not said; {spent}{free}"
-    if once is None or trials is None:
-        return f"whether it pays is not known, as the time to condense was not recorded; {each}{free}"
+        return f"{doubt}, so no break-even is reported; {spent}"
+    trials, against = evaluation.break_even_trials, evaluation.break_even_against
+    if trials is None:
+        never = f"{PAYS_NOT}: " if against else "no break-even is reported: "
+        return f"{never}{evaluation.break_even_note or 'the time to condense was not recorded'}; {spent}"
     start = "the first trial" if trials == 1 else f"{trials:,} trials"
-    return f"it pays from {start} on ({judged} were judged here): {spent}{free}"
+    judged = f"{len(evaluation.truth)} were judged here"
+    return f"it pays from {start} on, against {against or 'the full data'} ({judged}): {spent}"
 
 
 def _doubt(evaluation: Evaluation) -> str:
     """Why the copy's ranking is of no use to a search; empty where its interval is above 0."""
-    low, high = (evaluation.get("interval") or [None, None])[:2]
+    low, high = evaluation.interval[:2]
     if low is None or high is None:
         return "its ranking has no interval"
     if high < 0:
         return "its ranking is upside down"
-    return "" if low > 0 else "its ranking is not told from chance"
+    return "" if low > 0 else "Indistinguishable from chance"
 
 
-def _free_rivals(evaluation: Evaluation) -> str:
-    """Rivals that take no seconds at all and rank better, as a clause."""
-    return "".join(
-        f"; {rival['name']} is free and ranks better, {number(rival['spearman'])}"
-        for rival in _ranks_better(evaluation)
-        if _is_free(rival)
-    )
-
-
-def _ranks_better(evaluation: Evaluation) -> list[dict[str, Any]]:
+def _ranks_better(evaluation: Evaluation) -> list[Rival]:
     """Rivals that rank better than the copy, to two digits."""
-    own = evaluation.get("spearman")
+    own = evaluation.spearman
     return [
         rival
-        for rival in evaluation["rivals"]
-        if own is not None
-        and rival.get("spearman") is not None
-        and round(rival["spearman"], 2) > round(own, 2)
+        for rival in evaluation.rivals
+        if own is not None and rival.spearman is not None and round(rival.spearman, 2) > round(own, 2)
     ]
-
-
-def _is_free(rival: dict[str, Any]) -> bool:
-    """Whether it takes no seconds, neither once nor for a candidate."""
-    return rival.get("seconds_per_candidate") == 0 and not rival.get("extra_seconds")
 
 
 def shortened(evaluation: Evaluation) -> str:
     """A warning where the copy was made with the demo's preset; else empty."""
-    short = evaluation.get("preset") == "demo" and evaluation["method"] != "random"  # which has no schedule
+    short = evaluation.preset == "demo" and evaluation.method != "random"  # which has no schedule
     return "made with preset 'demo', a shortened run" if short else ""
 
 
-def _copy_sentence(e: Evaluation) -> str:
-    if e["spearman"] is None:
-        why = e.get("note") or "its scores are constant or not finite"
-        return f"the rank agreement is not defined ({why})"
-    low, high = (e["interval"] or [None, None])[:2]
-    picked, best = e.get("selected_test_accuracy"), e.get("best_test_accuracy")
-    text = f"ranks {len(e['truth'])} candidates with Spearman {number(e['spearman'])}"
+def config_text(config: Mapping[str, Any]) -> str:
+    """A configuration that can be copied."""
+    return json.dumps(config, ensure_ascii=False)
+
+
+def pick_text(e: Evaluation) -> str:
+    """How good the configuration is that the copy puts first; empty where there is none."""
+    pick, fraction = e.pick, is_fraction(e)
+    if pick is None:
+        return ""
+    text = f"{score(pick.score, fraction)} in full-data validation, rank {pick.rank} of {pick.judged}"
+    if pick.rank == 1:
+        return f"{text}, the best of those judged"
+    return f"{text}; the best judged has {score(pick.best_score, fraction)}: {config_text(pick.best)}"
+
+
+def _pick_sentence(e: Evaluation) -> str:
+    return "" if e.pick is None else f"picks {config_text(e.pick.config)}: {pick_text(e)}"
+
+
+def agreement_text(e: Evaluation) -> str:
+    """How well the copy ranks, and what its pick is worth on test data."""
+    if e.spearman is None:
+        return f"the rank agreement is not defined ({e.note or 'its scores are constant or not finite'})"
+    low, high = e.interval[:2]
+    text = f"ranks {len(e.truth)} candidates with Spearman {number(e.spearman)}"
     if low is not None:
         text += f" ({_level(e)} {number(low)} to {number(high)})"
-    if picked is not None and best is not None:
-        worth = _pick_text(picked, best, is_fraction(e))
+    if e.test_spearman is not None:
+        text += f", {number(e.test_spearman)} against test scores"
+    if e.selected_test_accuracy is not None and e.best_test_accuracy is not None:
+        worth = _worth(e.selected_test_accuracy, e.best_test_accuracy, is_fraction(e))
         text += f"; its pick has a test {worth} the pick of full-data validation"
     return text
 
 
-def _pick_text(picked: float, best: float, fraction: bool) -> str:
+def _worth(picked: float, best: float, fraction: bool) -> str:
     what = "accuracy" if fraction else "score"
     if points(picked - best, fraction) in ("0.0", "-0.0", "0"):
         return f"{what} of {score(picked, fraction)}, the same as"
@@ -219,38 +216,50 @@ def _pick_text(picked: float, best: float, fraction: bool) -> str:
 
 def _best_sentence(names: Sequence[str], group: Sequence[Evaluation]) -> str:
     ranked = sorted(
-        (k for k in range(len(group)) if group[k]["spearman"] is not None),
-        key=lambda k: -group[k]["spearman"],
+        ((e, name) for name, e in zip(names, group) if e.spearman is not None),
+        key=lambda pair: -(pair[0].spearman or 0.0),
     )
     if len(ranked) < 2:
         return ""
-    first, others = group[ranked[0]], ranked[1:]
-    told = [
-        f"{names[k]} {number(group[k]['spearman'])} ({_gain_text(first, first['proxy'], group[k]['proxy'])})"
-        for k in others
-    ]
-    return f"{names[ranked[0]]} ranks best of the copies, {number(first['spearman'])}, before " + ", ".join(
-        told
+    (first, name), *others = ranked
+    told = ", ".join(
+        f"{other} {number(e.spearman)} ({_gain_text(first, first.proxy, e.proxy)})" for e, other in others
     )
+    return f"{name} ranks best of the copies, {number(first.spearman)}, before {told}"
 
 
 def _better_rivals(e: Evaluation) -> str:
-    """Rivals that rank better than the copy, beside those of the validation choice and of the payment."""
+    """Rivals that rank better than the copy, beside those of the validation choice."""
     better = [
-        f"{rival['name']} {number(rival['spearman'])} ({seconds(rival.get('seconds_per_candidate'))} s each)"
+        f"{rival.name} {number(rival.spearman)} ({_price(rival)})"
         for rival in _ranks_better(e)
-        if VALIDATION not in rival["name"]
-        and not rival.get("whole")  # which is the full data itself
-        and not _is_free(rival)
+        if VALIDATION not in rival.name
     ]
     return "better ranked without any copy: " + ", ".join(better) if better else ""
 
 
+def _price(rival: Rival) -> str:
+    free = rival.seconds_per_candidate == 0 and not rival.extra_seconds
+    return "free" if free else f"{seconds(rival.seconds_per_candidate)} s each"
+
+
+def _constant(e: Evaluation) -> str:
+    """A warning where full-data results do not beat a constant predictor."""
+    if e.constant is None:
+        return ""
+    beaten = sum(value is None or value <= e.constant for value in e.truth)
+    if not beaten:
+        return ""
+    which = "none" if beaten == len(e.truth) else f"{beaten} of {len(e.truth)}"
+    verb = "of the full-data results beats" if which == "none" else "full-data results do not beat"
+    return f"warning: {which} {verb} a constant predictor ({score(e.constant, is_fraction(e))})"
+
+
 def _diverged(e: Evaluation) -> list[str]:
     """How many candidates have no loss on the copy, and which have none on the full data."""
-    lost = e.get("diverged_on_full") or []
+    lost = e.diverged_on_full
     found = (
-        (e.get("diverged") or 0, "on the copy", ""),
+        (e.diverged, "on the copy", ""),
         (len(lost), "on the full data", f" there: {', '.join(map(str, lost))}"),
     )
     return [
@@ -263,8 +272,7 @@ def _diverged(e: Evaluation) -> list[str]:
 
 
 def findings(evaluations: Sequence[Evaluation]) -> list[tuple[str, list[str]]]:
-    """Sentences by copy: who wins, by how much, whether it pays, what was shortened; '' for all."""
-    evaluations = [in_shares(e) for e in evaluations]
+    """Sentences by copy: its pick, how sure, whether it pays, then the rest; '' for all copies."""
     names, rivals = short_names(evaluations), rivals_once(evaluations)
     found: list[tuple[str, list[str]]] = []
     for group in comparable(evaluations):
@@ -272,23 +280,20 @@ def findings(evaluations: Sequence[Evaluation]) -> list[tuple[str, list[str]]]:
         found.append(("", [best]))
         for k in group:
             e = evaluations[k]
-            dropped = e.get("dropped")
-            found.append(
-                (
-                    names[k],
-                    [
-                        shortened(e),
-                        _copy_sentence(e),
-                        validation_choice(e),
-                        _better_rivals(e),
-                        payment(e) if e["spearman"] is not None else "",
-                        *_diverged(e),
-                        f"{dropped} candidates were left out, as they had been used in making the copy"
-                        if dropped
-                        else "",
-                        *(f"{rival['name']}: {rival['note']}" for rival in rivals[k] if rival.get("note")),
-                    ],
-                )
-            )
+            texts = [
+                _pick_sentence(e),
+                agreement_text(e),
+                payment(e) if e.spearman is not None else "",
+                *remarks(e),
+                *(f"{rival.name}: {rival.note}" for rival in rivals[k] if rival.note),
+            ]
+            found.append((names[k], texts))
     kept = [(name, [text for text in texts if text]) for name, texts in found]
     return [(name, texts) for name, texts in kept if texts]
+
+
+def remarks(e: Evaluation) -> list[str]:
+    """What else has to be known of one evaluation."""
+    dropped = f"{e.dropped} candidates were left out, as they had been used in making the copy"
+    texts = [shortened(e), _constant(e), validation_choice(e), _better_rivals(e), *_diverged(e)]
+    return [text for text in [*texts, dropped if e.dropped else ""] if text]

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError, unknown_name
@@ -256,6 +257,20 @@ class Task(ABC):
     def val_method(self, truth: bool) -> str:
         """The default way to make S_val for HCDC, with or without a table of full-data results."""
         return "both"
+
+    def rival_sets(self, size: int, seed: int) -> dict[str, tuple[Any, str]]:
+        """Further small validation sets to judge a copy against, by name, each with its words; none here."""
+        return {}
+
+    def constant_score(self) -> float:
+        """Score on T_val of a constant predictor: the commonest class of T_train, or its mean."""
+        y = self.train.y
+        if self.num_classes is None:
+            outputs = y.mean().expand(len(self.val), 1)
+        else:
+            commonest = y.bincount(minlength=self.num_classes).argmax()
+            outputs = F.one_hot(commonest, self.num_classes).float().expand(len(self.val), -1)
+        return float(self.score(outputs, self.val))
 
     # --- alignment ------------------------------------------------------------------------------------------
 

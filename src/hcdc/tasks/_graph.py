@@ -192,6 +192,11 @@ class GraphTask(Task):
         graph = nodes.graph.reach_subgraph(index) if reach else nodes.graph.subgraph(index)
         return Nodes(graph, nodes.y[picked])
 
+    def rival_sets(self, size: int, seed: int) -> dict[str, tuple[Nodes, str]]:
+        """S_val before it is learned: random validation nodes joined by reach."""
+        near = dataclasses.replace(self, structure="reach").sample("val", size, seed)
+        return {"reach": (near, f"{size} random validation nodes joined by reach")}
+
     def for_learning(self, structure: str, adjacency: bool) -> GraphTask:
         return dataclasses.replace(self, structure=structure, learn_adjacency=adjacency)
 

@@ -19,7 +19,6 @@ from hcdc.condensers.validation._probing import (
     mean_loss,
     probe_configs,
     rank_targets,
-    ridge,
 )
 from hcdc.condensers.validation._settings import Alignment, Probing
 from hcdc.condensers.validation._weights import weigh_examples
@@ -58,7 +57,6 @@ __all__ = [
     "probe_configs",
     "rank_targets",
     "register_validation",
-    "ridge",
     "validation_presets",
     "weigh_examples",
 ]

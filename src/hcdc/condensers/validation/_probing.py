@@ -21,15 +21,13 @@ from hcdc.core.configs import Config
 from hcdc.core.errors import InputError
 from hcdc.core.ranks import spearman, standard, standard_ranks
 from hcdc.core.recipe import Recipe
+from hcdc.core.ridge import ridge
 from hcdc.core.seeds import numpy_stream
 from hcdc.spaces import Space, halves
 from hcdc.tasks import Task
 from hcdc.training import Predictor
 
 Array = NDArray[np.float64]
-PENALTY = 10.0
-"""Of the regression on the probes' features (`expectations`), chosen for cells and 20 probes on tuning cells
-(`records/tuning/images.md`); `Probing.ridge` is another one."""
 
 
 def probe_configs(space: Space, count: int, seed: int) -> list[Config]:
@@ -91,14 +89,6 @@ def expectations(
         return np.zeros(0)
     at, fresh = (np.asarray([space.features(c) for c in some], np.float64) for some in (probes, of))
     return ridge(at, rank_targets(truth).numpy(), fresh)
-
-
-def ridge(at: Array, target: Array, fresh: Array) -> Array:
-    """Ridge regression of ``target [m]`` on standardised features ``at [m, f]``, at ``fresh [n, f]``."""
-    centre, scale = at.mean(0), at.std(0) + 1e-9
-    a, b = (at - centre) / scale, (fresh - centre) / scale
-    found: Array = b @ np.linalg.solve(a.T @ a + PENALTY * np.eye(a.shape[1]), a.T @ (target - target.mean()))
-    return found
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""The rival without condensed data: a regression from lambda to the results of the same full trainings."""
+"""Regressions from what is known of a candidate to its full-data result: what probes say without a copy."""
 
 from __future__ import annotations
 
@@ -10,8 +10,19 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Kernel = Callable[[Array, Array], Array]
 
+PENALTY = 10.0
+"""Penalty of `ridge`, chosen for cells and 20 probes on tuning cells (`records/tuning/images.md`)."""
 
-def _kernels(lam: Array) -> list[Kernel]:
+
+def ridge(at: Array, target: Array, fresh: Array) -> Array:
+    """Ridge regression of ``target [m]`` on standardised features ``at [m, f]``, at ``fresh [n, f]``."""
+    centre, scale = at.mean(0), at.std(0) + 1e-9
+    a, b = (at - centre) / scale, (fresh - centre) / scale
+    found: Array = b @ np.linalg.solve(a.T @ a + PENALTY * np.eye(a.shape[1]), a.T @ (target - target.mean()))
+    return found
+
+
+def kernels(lam: Array) -> list[Kernel]:
     """Linear, quadratic and Gaussian kernels of several widths."""
     distances = np.sqrt(((lam[:, None] - lam[None]) ** 2).sum(-1))
     typical = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
@@ -25,7 +36,7 @@ def _kernels(lam: Array) -> list[Kernel]:
     return [polynomial(1), polynomial(2), *(gaussian(typical * w) for w in (0.5, 1.0, 2.0))]
 
 
-def ridge_predictions(lam: Array, scores: Array, fresh: Array) -> Array:
+def kernel_ridge(lam: Array, scores: Array, fresh: Array) -> Array:
     """Kernel ridge regression of ``scores [m]`` on ``lam [m, H]``, evaluated at ``fresh [n, H]``.
 
     Kernel and penalty are chosen by the closed-form leave-one-out error on the probes alone.
@@ -35,7 +46,7 @@ def ridge_predictions(lam: Array, scores: Array, fresh: Array) -> Array:
     mean = scores.mean()
     target = scores - mean
     best_error, best = np.inf, np.zeros(len(b))
-    for kernel in _kernels(a):
+    for kernel in kernels(a):
         gram = kernel(a, a)
         for penalty in 10.0 ** np.arange(-6, 3):
             inverse = np.linalg.inv(gram + penalty * len(a) * np.eye(len(a)))

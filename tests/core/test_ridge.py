@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from hcdc.evaluation import ridge_predictions
-from hcdc.evaluation._ridge import _kernels
+from hcdc.core.ridge import kernel_ridge, kernels
 
 
 def probes(count=60, fresh=200, dimension=3, seed=0):
@@ -22,7 +21,7 @@ def probes(count=60, fresh=200, dimension=3, seed=0):
 )
 def test_it_beats_the_mean_on_functions_that_can_be_learned(name, function, share):
     lam, fresh = probes()
-    error = ridge_predictions(lam, function(lam), fresh) - function(fresh)
+    error = kernel_ridge(lam, function(lam), fresh) - function(fresh)
     assert error.std() < share * function(fresh).std(), name
 
 
@@ -35,7 +34,7 @@ def test_kernel_and_penalty_are_those_with_the_least_leave_one_out_error():
     a, b = (lam - centre) / scale, (fresh - centre) / scale
     target = scores - scores.mean()
     found = []
-    for kernel in _kernels(a):
+    for kernel in kernels(a):
         for penalty in 10.0 ** np.arange(-6, 3):
             errors = []
             for i in range(12):
@@ -46,18 +45,18 @@ def test_kernel_and_penalty_are_those_with_the_least_leave_one_out_error():
             found.append((float(np.square(errors).mean()), kernel(b, a) @ whole + scores.mean()))
     best = min(found, key=lambda pair: pair[0])
     assert len({round(error, 6) for error, _ in found}) > 20
-    np.testing.assert_allclose(ridge_predictions(lam, scores, fresh), best[1], rtol=1e-6)
+    np.testing.assert_allclose(kernel_ridge(lam, scores, fresh), best[1], rtol=1e-6)
 
 
 def test_noise_is_not_followed():
     rng = np.random.default_rng(3)
     lam, fresh = probes(60, 200, 4, seed=2)
-    predicted = ridge_predictions(lam, rng.normal(size=60), fresh)
+    predicted = kernel_ridge(lam, rng.normal(size=60), fresh)
     assert predicted.std() < 0.5
 
 
 def test_probes_that_do_not_differ():
     lam = np.zeros((6, 2))
-    predicted = ridge_predictions(lam, np.arange(6.0), np.ones((3, 2)))
+    predicted = kernel_ridge(lam, np.arange(6.0), np.ones((3, 2)))
     assert np.isfinite(predicted).all()
-    np.testing.assert_allclose(ridge_predictions(probes(6)[0], np.full(6, 0.7), np.zeros((2, 3))), 0.7)
+    np.testing.assert_allclose(kernel_ridge(probes(6)[0], np.full(6, 0.7), np.zeros((2, 3))), 0.7)

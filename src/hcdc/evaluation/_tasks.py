@@ -1,0 +1,45 @@
+"""The task that a copy was made for: the one at hand, or read again from where the file says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hcdc.core.errors import InputError
+from hcdc.datasets import CondensedDataset, reopen
+from hcdc.tasks import Task, task_from_spec
+
+
+def reopen_task(small: CondensedDataset, model: Any = None, **options: Any) -> Task:
+    """The task on the original data of a copy, read again from where its description says.
+
+    Args:
+        small: The condensed set.
+        model: The user's own model that it was made with, which no file holds.
+        **options: Those of `hcdc.datasets.reopen`.
+    """
+    spec = small.meta["task"]
+    if model is not None:
+        if ":" not in str(spec.get("model")):
+            raise InputError("model: the copy was not made with a model of your own; leave it out")
+        spec = {**spec, "model": model}
+    return task_from_spec(spec, reopen(small.meta["data"], **options))
+
+
+def task_of(small: CondensedDataset, task: Task | None = None) -> Task:
+    """The task given, else the one that made the copy in this process, else `reopen_task`.
+
+    Raises:
+        InputError: The task given is not the one that the copy was made for, or none can be had.
+    """
+    if task is None:
+        made: Task | None = small.task
+        return reopen_task(small) if made is None else made
+    if not task.same_as(small.meta["task"]):
+        raise InputError(f"task {task.spec()}: the copy was made for {small.meta['task']}; pass that one")
+    wanted = small.meta["data"].get("fingerprint")
+    if task.data is not None and task.data.fingerprint() != wanted:
+        raise InputError(
+            f"task: its data '{task.data.name}' has fingerprint {task.data.fingerprint()}, and the copy was "
+            f"made from data with {wanted}; pass the original data"
+        )
+    return task
