@@ -10,6 +10,7 @@ import json
 import math
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -126,12 +127,12 @@ class Checkpoint:
             self.path.unlink(missing_ok=True)
 
 
-class Resumable:
+class Resumable(ABC):
     """What a loop changes and a checkpoint keeps."""
 
+    @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
         """The tensors, which stay where they are."""
-        raise NotImplementedError
 
     def values(self) -> dict[str, Any]:
         """What else is kept (JSON-able); nothing by default."""
