@@ -82,7 +82,7 @@ def test_only_images_can_be_drawn_and_have_details():
     assert label == "S_val"
     assert text.startswith("2 per class, 3 x 4 x 4 pixels of -")
     assert "weights up to" in text
-    assert images(5).details("S_val", 3)[0][1].startswith("1 to 2 a class")
+    assert images(5).details("S_val", 3)[0][1].startswith("1 to 2 per class")
     for other in (nodes(), rows()):
         assert other.pictures() is None
         assert other.details("S_val", 3) == []
