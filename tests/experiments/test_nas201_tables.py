@@ -44,7 +44,7 @@ def judged(made, monkeypatch):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Figures give what they would draw."""
-    monkeypatch.setattr(nas201_figures, "rank_colours", lambda drawn, path, of: {**drawn, "of": of})
+    monkeypatch.setattr(nas201_figures, "rank_colours", lambda drawn, path, of: {**drawn.to_json(), "of": of})
 
 
 @pytest.fixture(scope="module")
