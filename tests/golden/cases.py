@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from torch import nn
 
 import hcdc
 from hcdc.spaces import Finite, GNNZoo, NASBench201, PolynomialFilter, config_hash
+from hcdc.truth import Truth
 
 LEARNED = ("aligned", "both", "probes")
 """The ways to S_val that move examples."""
@@ -86,12 +87,17 @@ def perceptron(config: Mapping[str, Any]) -> nn.Module:
     )  # fmt: skip
 
 
-class Table:
+class Table(Truth):
     """Full-data results of cells by formula, in the place of a table of NAS-Bench-201."""
 
-    def score(self, config: Mapping[str, Any], part: str, epochs: int = 200) -> float:
+    fidelities: ClassVar[dict[int, float]] = {12: 12 / 200}
+
+    def score(self, config: Mapping[str, Any], part: str = "val", fidelity: int | None = None) -> float:
         number = int(config_hash(dict(config))[:6], 16) / 16**6
-        return {"val": number, "test": 1 - number}[part] * epochs / 200
+        return {"val": number, "test": 1 - number}[part] * (fidelity or 200) / 200
+
+    def known(self, config: Mapping[str, Any]) -> bool:
+        return True
 
     def seconds(self, config: Mapping[str, Any]) -> float:
         return 100.0
@@ -286,7 +292,7 @@ def _images() -> list[Case]:
             val_method="probes",
             options=PROBE,
             truth=Table(),
-            judging={**judged, "table": Table()},
+            judging={**judged, "truth": Table()},
         ),
         make("image-weighted", val_method="weighted", options=WEIGH, judging=judged),
         make("image-weighted-companions", val_method="weighted", options={**WEIGH, "companions": 4}),
@@ -364,11 +370,12 @@ def run(case: Case) -> tuple[hcdc.CondensedDataset, dict[str, Any] | None]:
         return small, None
     stored = hcdc.CondensedDataset.from_bytes(small.to_bytes())
     found = hcdc.evaluate(stored, task=task, **case.judging)
-    judged = {key: found[key] for key in JUDGED}
-    judged["judges"] = [config_hash(config) for config in found["configs"]]
-    judged["copy"] = _agreement(found.values)
+    told = found.to_json()
+    judged = {key: told[key] for key in JUDGED}
+    judged["judges"] = [config_hash(config) for config in told["configs"]]
+    judged["copy"] = _agreement(told)
     judged["rivals"] = {
-        rival["name"]: _agreement(rival) for rival in found["rivals"] if rival["name"] not in CLOCKED
+        rival["name"]: _agreement(rival) for rival in told["rivals"] if rival["name"] not in CLOCKED
     }
     return small, judged
 
