@@ -293,7 +293,7 @@ def test_a_table_takes_the_place_of_full_trainings(given, place, capsys, monkeyp
         capsys, "evaluate", "a.hcdc", "--candidates", "4", "--device", "cpu", "--no-rivals", *known
     )
     assert code == 0, err
-    assert "nothing is trained on the full data" in out
+    assert "full-data training" not in out
     assert re.search(looked_up, out, re.MULTILINE)
     assert "full recipe" not in out
     found = json.loads((place / "a.evaluation.json").read_text())
@@ -323,7 +323,7 @@ def test_a_copy_made_with_a_table_says_how_to_judge_it_by_the_table(place, capsy
     assert condense(capsys, "--quiet")[0] == 0
     made = CondensedDataset.load("a.hcdc")
     small = dataclasses.replace(made, meta={**made.meta, "truth": {"name": "nasbench201"}})
-    lines = dict(judge_lines(small, reopen_task(small), 4, "cpu", None))
+    lines = dict(judge_lines(small, reopen_task(small), 4, "cpu", None, False))
     assert "--truth FILE judges by it" in lines["cost"]
 
 

@@ -22,7 +22,8 @@ import torch
 from own_layers import WIDTH
 
 def net(config):
-    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, WIDTH), torch.nn.Linear(WIDTH, 3))
+    width = WIDTH + sum(map(ord, str(config))) % 7
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, width), torch.nn.Linear(width, 3))
 """
 SHORT = ("--recipe", "steps=2", "--recipe", "seeds=1", "--full-recipe", "steps=2", "--full-recipe", "seeds=1")
 
@@ -109,7 +110,7 @@ def test_a_network_of_ones_own(images, place, capsys):
     out = hcdc_run(capsys, "inspect", "a.hcdc")[1]
     assert out.splitlines()[-1] == "nothing written; next: hcdc evaluate a.hcdc --model own_network:net"
     before = files(place)
-    given = ("evaluate", "a.hcdc", "--candidates", "3", "--device", "cpu", "--no-rivals")
+    given = ("evaluate", "a.hcdc", "--candidates", "6", "--device", "cpu", "--no-rivals")
     assert_refused(place, before, *hcdc_run(capsys, *given), "or --model FILE.py:NAME to the command")
     code, _, err = hcdc_run(capsys, *given, *own)
     assert code == 0, err
