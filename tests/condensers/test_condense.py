@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -30,6 +29,7 @@ from hcdc.datasets import CondensedDataset
 from hcdc.spaces import from_spec
 from hcdc.testing import set_bytes
 from hcdc.training import _lanes
+from hcdc.truth import CsvTruth
 
 pytestmark = pytest.mark.usefixtures("short_recipes")
 __all__ = ["short_recipes"]
@@ -151,12 +151,13 @@ def test_a_table_has_its_own_defaults():
     assert made.full.metric == made.calibrated.metric == "loss"
 
 
-def test_full_data_results_of_a_benchmark_are_for_images_alone():
+def test_full_data_results_of_a_benchmark_are_for_images_alone(tmp_path):
     """Elsewhere the default way to make S_val stays what it is, and needs none."""
     table = tiny_table()
+    (tmp_path / "known.csv").write_text("lr,val\n0.1,0.5\n")
     for task, space in ((tiny_task(), SPACE), (table, table.space())):
         with pytest.raises(InputError, match="truth: val_method 'both' needs no full-data results"):
-            plan(task, space, train_size=6, truth=SimpleNamespace(spec=dict, score=None))
+            plan(task, space, train_size=6, truth=CsvTruth(tmp_path / "known.csv"))
 
 
 def test_val_size_has_the_classes_and_no_more_than_there_are():

@@ -31,6 +31,9 @@ def test_a_csv_has_one_line_per_configuration(tmp_path, separator):
     (result,) = truth.results([config])
     assert result.values == {"val.score": 0.7, "test.score": 0.75}
     assert result.seconds_for("val") == 10.5
+    truth.ensure([config])
+    with pytest.raises(InputError, match="is not among the 2 of"):
+        truth.ensure([config, {**config, "depth": 2}])
     assert truth.words() == "results.csv (2 configurations)"
     assert truth.spec()["rows"] == 2
     truth.check(GraphTask(data("embedded")))

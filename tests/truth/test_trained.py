@@ -152,3 +152,46 @@ def test_a_changed_module_is_trained_anew(digits, tmp_path, trained, zeros):
 def test_the_results_of_cells_are_kept_by_their_hash(digits):
     config = SPACE.candidates()[0]
     assert digits.identity(SPACE, config) == config_hash(config)
+
+
+def test_where_a_factory_lies_makes_no_other_results(digits, tmp_path, trained, monkeypatch):
+    """The same factory in a script and in its module: one task, and one training."""
+    space, task = Finite("scale", [1.0, 2.0]), ImageTask(digits.data, scaled)
+    before = task.spec()
+    known = truth_of(task, space, tmp_path)
+    monkeypatch.setattr(scaled, "__module__", "__main__")
+    assert task.spec()["model"] == "__main__:scaled" != before["model"]
+    assert task.same_as(before)
+    assert task.key()["model"] == "own"
+    assert not ImageTask(digits.data).same_as(before)
+    assert [r.values for r in truth_of(task, space, tmp_path)] == [r.values for r in known]
+    assert trained == [2]
+
+
+def test_a_truth_answers_for_one_candidate_at_a_time(digits, tmp_path, trained):
+    few = ImageTask(dataclasses.replace(digits.data, train=digits.subset(digits.train, torch.arange(40))))
+    known = TrainedTruth(few, SPACE, RECIPE, cache=tmp_path)
+    first, second = SPACE.candidates()[1000:1002]
+    known.ensure([first, second])
+    assert trained == []
+    assert not known.known(first)
+    (result,) = known.results([first])
+    assert known.known(first)
+    assert (known.score(first), known.score(first, "test")) == (
+        result.values["val.score"],
+        result.values["test.score"],
+    )
+    assert known.seconds(first) == result.seconds_for("val")
+    assert len(result.repeats["val.loss"]) == RECIPE.seeds
+    assert known.scores([first]) == [result.values["val.score"]]
+    assert trained == [1]
+    again = TrainedTruth(few, SPACE, RECIPE, cache=tmp_path)
+    assert again.results([first]) == [result]
+    assert trained == [1]
+    with pytest.raises(InputError, match="fidelity 12: candidates are trained by the full recipe alone"):
+        known.score(first, "val", 12)
+    known.check(few)
+    with pytest.raises(InputError, match="truth: its task is"):
+        known.check(ImageTask(few.data, weight_decay=0.1))
+    assert known.spec()["name"] == "trained"
+    assert "1 steps, 2 seeds" in known.words()

@@ -57,8 +57,7 @@ def check_truth_has(truth: Truth, asked: Sequence[Config], val_method: str) -> N
         raise InputError(
             f"truth: val_method '{val_method}' needs no full-data results of probes; leave it out"
         )
-    for config in asked:
-        truth.score(config, "val")
+    truth.ensure(asked)
 
 
 def checked_recipe(argument: str, recipe: Recipe, changes: Mapping[str, Any], task: Task) -> Recipe:

@@ -15,7 +15,7 @@ from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream
 from hcdc.spaces import Space, stack
 from hcdc.tasks import Task
-from hcdc.training import init_many, run_candidates, train_many
+from hcdc.training import Job, init_many, score, train_many
 
 LONG, PATIENCE = 0.25, 2.0
 """Seconds of a trial that is long enough to go on from, and of all trials of one thing."""
@@ -125,8 +125,9 @@ def training_seconds(
 
     def seconds(steps: int) -> float:
         short = dataclasses.replace(recipe, steps=steps, seeds=1, lr=1e-6, lr_end=0.0)  # never diverges
+        job = Job(task, space, configs, [train], short, parts, role="estimate", device=device)
         with timed() as spent:
-            run_candidates(task, space, configs, train, parts, short, 0, "estimate", device)
+            score(job)
         return spent[0] / len(configs)
 
     few = 50 if torch.device(device).type == "cuda" else 3

@@ -31,7 +31,7 @@ from hcdc.experiments._demo import PRESET, Demo, made_folder, one_thread
 from hcdc.reporting import image_grid, write_figures, write_report
 from hcdc.spaces import NASBench201, Space
 from hcdc.tasks import ImageTask
-from hcdc.training import run_candidates
+from hcdc.training import Job, score
 
 CELLS, CHANNELS = 2, 4
 """Of the networks; NAS-Bench-201 has 5 and 16."""
@@ -172,19 +172,13 @@ def _second_opinion(
 ) -> float:
     """Spearman of the truth with that of another seed: the same cells trained again on the full data."""
     configs: list[Config] = list(evaluation.configs)
-    phase = progress.phase("full data, a second seed", len(configs))
-    phase.first_step = 0
-    done = 0
-
-    def count(batch: list[Any]) -> None:
-        nonlocal done
-        done += len(batch)
-        phase.step(done)
-
     moved, recipe = task.to(device), Recipe.from_dict(small.meta["full_recipe"])
-    again = run_candidates(
-        moved, space, configs, moved.train, {"val": moved.val}, recipe, 1, "truth", device, count
-    )
+    (again,) = score(
+        Job(
+            moved, space, configs, [moved.train], recipe, {"val": moved.val}, seed=1, role="truth",
+            device=device, phase=progress.phase("full data, a second seed", len(configs)),
+        )
+    )  # fmt: skip
     scores = np.asarray([result.values["val.score"] for result in again])
     return ranks.spearman(np.asarray(evaluation.truth), scores)
 

@@ -57,6 +57,12 @@ class Truth(ABC):
         """Refuse a task that these results are not about; any task will do by default."""
         return
 
+    def ensure(self, configs: Sequence[Config]) -> None:
+        """Refuse candidates whose results will never be known, before any work."""
+        for config in configs:
+            if not self.known(config):
+                self.score(config)  # its error says what is missing
+
     def results(self, configs: Sequence[Config], parts: Sequence[str] | None = None) -> list[Result]:
         """Scores and seconds of many candidates; what has to be trained trains together.
 

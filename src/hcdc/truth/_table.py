@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from hcdc.core.configs import Config
@@ -25,12 +26,12 @@ class TableTruth(Truth):
         name: What condensed files call it.
     """
 
+    fidelities: ClassVar[Mapping[int, float]] = {12: 12 / 200}
+
     def __init__(self, table: NASBench201Table | NATSBench, dataset: str, name: str = "nasbench201"):
         if dataset not in PREFIXES:
             raise unknown_name("data set of the NAS-Bench-201 table", dataset, PREFIXES)
         self.table, self.dataset, self.name = table, dataset, name
-
-    fidelities: ClassVar[dict[int, float]] = {12: 12 / 200}
 
     def score(self, config: Config, part: str = "val", fidelity: int | None = None) -> float:
         """Accuracy (0 .. 1) on ``part`` (``"val"`` or ``"test"``) after 200 or 12 epochs."""

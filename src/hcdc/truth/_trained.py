@@ -100,6 +100,10 @@ class TrainedTruth(Truth):
             log.warning("full data: %s and are ranked last: %s", told, ", ".join(lost))
         return results
 
+    def ensure(self, configs: Sequence[Config]) -> None:
+        """Nothing is missing: what is not known is trained when it is asked for."""
+        return
+
     def spec(self) -> dict[str, Any]:
         return {"name": "trained", "recipe": self.recipe.as_dict()}
 
