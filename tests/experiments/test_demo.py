@@ -21,7 +21,16 @@ SHORT = {
     "gcond": {"epochs": 2, "outer": 2},
     "hcdc": {"trajectories": 4, "holdout": 4, "steps": 2, "batch": 2, "check": 1, "iterations": 2},
 }
-TIMES = ("condense_seconds", "proxy_seconds", "full_seconds", "break_even_trials", "environment", "rivals")
+TIMES = (
+    "condense_seconds",
+    "proxy_seconds",
+    "full_seconds",
+    "break_even_trials",
+    "break_even_against",
+    "break_even_note",
+    "environment",
+    "rivals",
+)
 
 
 @pytest.fixture
@@ -40,7 +49,11 @@ def short(monkeypatch):
 
 
 def without_times(evaluation):
-    return {k: v for k, v in evaluation.items() if k not in TIMES and not k.endswith("seconds_per_candidate")}
+    return {
+        k: v
+        for k, v in evaluation.to_json().items()
+        if k not in TIMES and not k.endswith("seconds_per_candidate")
+    }
 
 
 @pytest.mark.usefixtures("short")
@@ -49,13 +62,13 @@ def test_the_demo_writes_copies_evaluations_figures_and_a_page(tmp_path, monkeyp
     progress = Progress(every=0.0)
     progress.report = lambda text, **_: reports.append(text)
     result = run_demo(tmp_path / "out", "cpu", 3, progress)
-    assert [e["method"] for e in result.evaluations] == ["random", "gcond", "hcdc"]
+    assert [e.method for e in result.evaluations] == ["random", "gcond", "hcdc"]
     for e in result.evaluations:
-        small = CondensedDataset.load(tmp_path / "out" / f"{e['method']}.hcdc")
+        small = CondensedDataset.load(tmp_path / "out" / f"{e.method}.hcdc")
         assert (small.meta["preset"], small.meta["seed"], len(small.train)) == ("demo", 3, demo.TRAIN_SIZE)
-        assert json.loads((tmp_path / "out" / f"{e['method']}.evaluation.json").read_text()) == e
-        assert e["truth"] == result.evaluations[0]["truth"]
-    rivals = [{rival["name"] for rival in e["rivals"]} for e in result.evaluations]
+        assert json.loads((tmp_path / "out" / f"{e.method}.evaluation.json").read_text()) == e.to_json()
+        assert e.truth == result.evaluations[0].truth
+    rivals = [{rival.name for rival in e.rivals} for e in result.evaluations]
     assert {"real-val", "early-stopping"} <= rivals[0] & rivals[2]
     assert all(path.stat().st_size > 1000 for path in result.figures)
     page = result.report.read_text()
@@ -69,7 +82,7 @@ def test_the_demo_writes_copies_evaluations_figures_and_a_page(tmp_path, monkeyp
     again = run_demo(tmp_path / "again", "cpu", 3)
     for first, second in zip(result.evaluations, again.evaluations):
         assert without_times(first) == without_times(second)
-        name = f"{first['method']}.hcdc"
+        name = f"{first.method}.hcdc"
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
@@ -84,5 +97,5 @@ def test_the_whole_demo_keeps_its_budget(tmp_path):
     before = time.process_time()
     result = run_demo(tmp_path)
     assert time.process_time() - before < 480  # four minutes on two cores
-    agreement = {e["method"]: e["spearman"] for e in result.evaluations}
+    agreement = {e.method: e.spearman for e in result.evaluations}
     assert agreement["hcdc"] > max(agreement["random"], agreement["gcond"])

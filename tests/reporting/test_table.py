@@ -11,7 +11,7 @@ def cells(row):
 
 def test_rows_are_copies_with_rivals_and_the_full_data():
     rows = summary_table([evaluation("random"), evaluation("hcdc")])
-    assert [(row.kind, row.name) for row in rows] == [
+    assert [(row.role, row.name) for row in rows] == [
         ("copy", "random"),
         ("rival", "random-val"),
         ("rival", "real-val"),
@@ -26,7 +26,7 @@ def test_rows_are_copies_with_rivals_and_the_full_data():
 
 def test_each_data_set_has_its_own_full_row():
     rows = summary_table([evaluation("hcdc"), evaluation("hcdc", dataset="cora")])
-    assert [r.name for r in rows if r.kind == "full"] == ["full data (citeseer-embedded)", "full data (cora)"]
+    assert [r.name for r in rows if r.role == "full"] == ["full data (citeseer-embedded)", "full data (cora)"]
 
 
 def test_only_copies_have_a_break_even():

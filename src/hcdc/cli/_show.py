@@ -98,8 +98,8 @@ def show_table(rows: Sequence[Row], quiet: bool) -> None:
         justify: Literal["left", "right"] = "right" if k else "left"
         table.add_column(column.narrow, justify=justify, no_wrap=not last, min_width=least)
     for row, (name, *figures) in zip(rows, cells):
-        indent = {"rival": " "}.get(row.kind, "")
-        table.add_row(indent + name, *figures, style={"copy": "bold"}.get(row.kind))
+        indent = {"rival": " "}.get(row.role, "")
+        table.add_row(indent + name, *figures, style={"copy": "bold"}.get(row.role))
     if needed <= console.width:
         console.print(table)
         return

@@ -148,14 +148,15 @@ def part_of(small: CondensedDataset, part: str) -> Images:
     """S_train or S_val of a copy that holds images."""
     if part not in PARTS:
         raise unknown_name("part", part, PARTS)
-    images = getattr(small, part)
+    images: Any = dict(small.parts()).get(part)
     if images is None:
         raise InputError(
             "part 'val': this copy has no validation images of its own (val_method 'real'); show part 'train'"
         )
-    if not isinstance(images, Images):
+    if images.pictures() is None:
         raise InputError(f"this copy is of kind '{small.kind}', not 'image', so there are no images to show")
-    return images
+    found: Images = images
+    return found
 
 
 def _start(before: Before, images: Images, part: str) -> Images:

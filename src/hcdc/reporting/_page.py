@@ -125,7 +125,7 @@ def _pictures(
     names = short_names(evaluations)
     made = []
     for k, small in enumerate(copies):
-        if small.kind != "image":
+        if small.train.pictures() is None:
             continue
         name = "; ".join(n for n, evaluation in zip(names, evaluations) if belongs(evaluation, small.meta))
         for part in _shown_parts(small):
@@ -224,7 +224,7 @@ def _table(rows: Sequence[Row]) -> str:
         first, *cells = (escape(c.cell(row)) for c in COLUMNS)
         told = f"<small>{escape(row.note)}</small>" if row.note else ""
         body = "".join(f"<td>{cell}</td>" for cell in cells)
-        lines.append(f'<tr class="{row.kind}"><th scope="row">{first}{told}</th>{body}</tr>')
+        lines.append(f'<tr class="{row.role}"><th scope="row">{first}{told}</th>{body}</tr>')
     caption = (
         "Copies (shaded) with their rivals, and the full data. Brackets: bootstrap interval over candidates. "
         "Seconds are of one run: other work on the machine changes them, and with them when a copy pays."

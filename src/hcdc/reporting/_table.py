@@ -18,7 +18,7 @@ class Row:
 
     Attributes:
         name: The copy, the rival, or the full data.
-        kind: ``"copy"``, ``"rival"`` or ``"full"``.
+        role: ``"copy"``, ``"rival"`` or ``"full"``.
         of: The copy a rival was measured beside; empty otherwise.
         spearman, interval, kendall, top_k, upper_half: Rank agreement with full-data validation scores.
         test_spearman: Rank agreement with full-data test scores.
@@ -36,7 +36,7 @@ class Row:
     """
 
     name: str
-    kind: str
+    role: str
     of: str = ""
     spearman: float | None = None
     interval: tuple[float | None, float | None] = (None, None)
@@ -90,7 +90,7 @@ def _copy(name: str, e: Evaluation) -> Row:
     never = e.break_even_trials is None and e.break_even_against is not None
     return Row(
         name=name,
-        kind="copy",
+        role="copy",
         once=e.condense_seconds,
         per_trial=copy,
         search=e.proxy_seconds,
@@ -105,7 +105,7 @@ def _rival(rival: Rival, of: str, e: Evaluation) -> Row:
     each = rival.seconds_per_candidate
     return Row(
         name=rival.name,
-        kind="rival",
+        role="rival",
         of=of,
         once=rival.extra_seconds or None,
         per_trial=each,
@@ -118,7 +118,7 @@ def _rival(rival: Rival, of: str, e: Evaluation) -> Row:
 def _full(e: Evaluation, alone: bool) -> Row:
     return Row(
         name="full data" if alone else f"full data ({e.dataset})",
-        kind="full",
+        role="full",
         test=e.best_test_accuracy,
         regret=0.0,
         fraction=is_fraction(e),
@@ -162,7 +162,7 @@ def points(value: float | None, fraction: bool) -> str:
 
 def agreement(row: Row) -> str:
     """Spearman's correlation with its interval."""
-    if row.kind == "full":
+    if row.role == "full":
         return "1 (by definition)"
     if row.spearman is None:
         return "not defined"
@@ -172,7 +172,7 @@ def agreement(row: Row) -> str:
 
 def pays(row: Row) -> str:
     """The break-even in words."""
-    if row.kind != "copy" or row.spearman is None:
+    if row.role != "copy" or row.spearman is None:
         return "-"
     if row.break_even is not None:
         return f"{row.break_even:,}"
