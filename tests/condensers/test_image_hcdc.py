@@ -305,12 +305,23 @@ def test_recipes_of_images(task, monkeypatch):
         steps=7, lr=0.1, weight_decay=5e-4, optimizer="sgd", batch=32, augment="crop", clip=5.0
     )
     assert made.calibrated == Recipe(
-        steps=20, lr=0.05, weight_decay=3e-4, seeds=16, metric="loss", optimizer="sgd", batch=27, clip=5.0
+        steps=20, lr=0.05, weight_decay=3e-4, seeds=1, metric="loss", optimizer="sgd", batch=27, clip=5.0
     )
     assert plan(task, SPACE, "random", train_size=6).calibrated.metric == "accuracy"
     assert made.way == Probes(probe_steps=20, ridge=1.0, companions=60)  # the preset of images
     less = plan(task, SPACE, train_size=6, val_method="both", options={"companions": 0}).way
     assert (less.probe_steps, less.companions, less.anchors) == (20, 0, 0.0)
+
+
+@pytest.mark.parametrize(("epochs", "seeds"), [(1, 1), (20, 5), (75, 16), (999, 16)])
+def test_a_trial_on_the_copy_costs_no_more_than_a_full_training(epochs, seeds, task, monkeypatch):
+    """By the examples met: an epoch has 32 of 34 images, and 10 epochs on six images are 20 steps of 6."""
+    change_recipes(monkeypatch, Recipe)
+    made = plan(task, SPACE, train_size=6, truth_epochs=epochs)
+    full, small = made.full, made.calibrated
+    assert small.seeds == seeds
+    assert seeds == 1 or small.seeds * small.steps * small.batch <= full.steps * full.batch
+    assert plan(task, SPACE, train_size=6, truth_epochs=epochs, recipe={"seeds": 7}).calibrated.seeds == 7
 
 
 def test_the_recipe_of_images_may_be_changed(task):
@@ -600,6 +611,14 @@ def test_algorithm_1_runs_on_images(task):
 
 
 CALIBRATING = {"probes": 4, "probe_steps": 2, "calibrate": True}
+
+
+def without_steps(val_method, options):
+    """Weights are fitted without steps."""
+    dropped = ("probe_steps",) if val_method == "weighted" else ()
+    return {name: value for name, value in options.items() if name not in dropped}
+
+
 TWENTY = {"train_size": 20, "val_size": 10, "truth_epochs": 1}
 
 
@@ -611,14 +630,14 @@ def digits():
 def calibrated(
     task, companions=0, seed=0, val_method="probes", options=CALIBRATING, space=SPACE, **arguments
 ):
-    options = {**options, "companions": companions}
+    options = without_steps(val_method, {**options, "companions": companions})
     return condense(
         task, space, "hcdc", **TWENTY, val_method=val_method, seed=seed, options=options, **arguments
     )
 
 
 def planned(task, val_method="probes", space=SPACE, **options):
-    options = {**CALIBRATING, "companions": 0, **options}
+    options = without_steps(val_method, {**CALIBRATING, "companions": 0, **options})
     return plan(task, space, "hcdc", **TWENTY, val_method=val_method, options=options)
 
 
@@ -791,6 +810,7 @@ TRAINING = "probes and companions on the copy"
 def test_interrupted_probes_and_companions_are_not_trained_again(val_method, digits, tmp_path, monkeypatch):
     """Stopped after the first batch of two, the third and the last: nine networks are trained in all."""
     trained, train = [], _streams.train_networks
+    options = without_steps(val_method, BESIDE)
 
     def counting(networks, *rest, **options):
         trained.append(len(networks))
@@ -798,12 +818,12 @@ def test_interrupted_probes_and_companions_are_not_trained_again(val_method, dig
 
     def again(progress=None):
         return condense(
-            digits, SPACE, "hcdc", **TWENTY, val_method=val_method, options=BESIDE,
+            digits, SPACE, "hcdc", **TWENTY, val_method=val_method, options=options,
             checkpoint=tmp_path / "state", progress=progress,
         )  # fmt: skip
 
     monkeypatch.setattr(_streams, "train_networks", counting)
-    whole = condense(digits, SPACE, "hcdc", **TWENTY, val_method=val_method, options=BESIDE)
+    whole = condense(digits, SPACE, "hcdc", **TWENTY, val_method=val_method, options=options)
     assert trained == [2, 2, 2, 2, 1]
     trained.clear()
     known = 0

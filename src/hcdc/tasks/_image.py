@@ -309,9 +309,11 @@ class ImageTask(Task):
         return "weighted" if truth or self.own_model else "aligned"
 
     def recipes(self, train_size: int, epochs: int, metric: str) -> tuple[Recipe, Recipe]:
-        """On the copy 10 epochs at a learning rate of .05, averaged over 16 initialisations.
+        """On the copy 10 epochs at a learning rate of .05, averaged over at most 16 initialisations.
 
-        Training too long on the copy makes the rank correlation negative (see docs/decisions.md).
+        All initialisations together meet no more examples (steps times batch) than a full training does: a
+        trial on the copy must not cost more. Training too long on the copy makes the rank correlation
+        negative (see docs/decisions.md).
         """
         count = len(self.train)
         batch = min(count, 256, max(32, count // 20))  # an epoch of few images has twenty steps all the same
@@ -320,9 +322,11 @@ class ImageTask(Task):
             optimizer="sgd", batch=batch, augment=self.augmentation, clip=5.0,
         )  # fmt: skip
         batch = min(64, train_size)
+        steps = max(20, round(10 * train_size / batch))
+        seeds = max(1, min(16, full.steps * full.batch // (steps * batch)))
         small = Recipe(
-            steps=max(20, round(10 * train_size / batch)), lr=0.05, weight_decay=3e-4, seeds=16,
-            metric=metric, optimizer="sgd", batch=batch, clip=5.0,
+            steps=steps, lr=0.05, weight_decay=3e-4, seeds=seeds, metric=metric, optimizer="sgd",
+            batch=batch, clip=5.0,
         )  # fmt: skip
         return full, small
 
