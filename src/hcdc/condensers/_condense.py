@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hcdc.condensers._plan import TRUTH_EPOCHS, plan
+from hcdc.condensers._plan import AUTO, TRUTH_EPOCHS, plan
 from hcdc.core.progress import Progress
 from hcdc.datasets import CondensedDataset
 from hcdc.spaces import Space
@@ -33,7 +33,7 @@ def condense(
     recipe: Mapping[str, Any] | None = None,
     full_recipe: Mapping[str, Any] | None = None,
     device: torch.device | str = "cpu",
-    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = AUTO,
     progress: Progress | None = None,
     done: Callable[[CondensedDataset], object] | None = None,
 ) -> CondensedDataset:
@@ -53,8 +53,8 @@ def condense(
         val_method: What makes S_val, one of `VALIDATIONS`. ``"both"``: hypergradients are aligned, with
             values of the same full trainings as anchors (images: aligned, then learned from probes);
             ``"aligned"``: hypergradients alone, as in the paper; ``"same"``: the method of S_train on the
-            validation examples; ``"random"``: random validation examples; ``"real"``: none, the whole real
-            validation set is used. From probes, candidates whose full-data result is known: ``"probes"``
+            validation examples; ``"random"``: random validation examples; ``"real"``: real validation
+            examples, up to 2,000 of them (graphs: the original validation set). From probes, candidates whose full-data result is known: ``"probes"``
             (examples are learned) and ``"weighted"`` (real validation examples with weights). The default is
             the task's for HCDC, ``"same"`` otherwise.
         preset: Named settings of the method.
@@ -68,8 +68,9 @@ def condense(
             fixed. For images, ``steps`` takes the place of ``truth_epochs``.
         device: Where to compute.
         checkpoint: A file to continue from after an interruption (with others beside it, ``FILE.PHASE``);
-            removed when all is done, and where the run ends in an error of ours.
-        progress: Where progress is reported.
+            removed when all is done, and if the run ends in an error of ours. By default a file of the cache
+            (``$HCDC_CACHE``, else ``~/.cache/hcdc``), so that an equal call continues; None keeps nothing.
+        progress: Where progress is reported; by default a live line on a terminal or in a notebook.
         done: Called with the condensed data set before the checkpoint goes, to save it; what it raises leaves
             the checkpoint there.
 

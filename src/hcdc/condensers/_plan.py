@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +19,8 @@ from hcdc.condensers._registry import REDUCERS, reducer_for, reducer_presets
 from hcdc.condensers.validation import VALIDATIONS, Validation, Work, make_validation
 from hcdc.core.checkpoint import Checkpoint, content_key
 from hcdc.core.errors import HcdcError, InputError, unknown_name
-from hcdc.core.progress import Progress, duration, timed
+from hcdc.core.files import cache_root
+from hcdc.core.progress import Progress, duration, timed, usual_progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.records import device_name, environment, jsonable
 from hcdc.datasets import CondensedDataset
@@ -26,6 +28,8 @@ from hcdc.spaces import Space
 from hcdc.tasks import Task
 from hcdc.truth import Truth, check_truth
 
+AUTO = "auto"
+"""The checkpoint of a run where nothing is said: a file of the cache, found again by an equal call."""
 TRAIN = "train."
 """Before the name of a setting of HCDC: it is one of the method that makes S_train."""
 TRUTH_EPOCHS = 20
@@ -74,7 +78,7 @@ class Plan:
     def made(self, small: CondensedDataset) -> bool:
         """Whether a condensed data set came from this plan."""
         planned = {**self.meta, "train_size": self.train_size}
-        if self.meta["val_method"] != "real":
+        if small.val is not None:
             planned["val_size"] = self.val_size
         found = small.meta
         if tried := found.get("recipes_tried"):  # the first is the planned one, the file says the best
@@ -144,14 +148,20 @@ class Plan:
         self,
         *,
         device: torch.device | str = "cpu",
-        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint: str | os.PathLike[str] | None = AUTO,
         progress: Progress | None = None,
         done: Callable[[CondensedDataset], object] | None = None,
     ) -> CondensedDataset:
         """Do what was planned; arguments and result are those of `condense`."""
+        if checkpoint == AUTO:
+            checkpoint = _own_place(f"{self.key()}.ckpt")
         store = Checkpoint(checkpoint, self.key())
+        if progress is None:
+            progress = usual_progress()
+            if progress.live and not store.begun():
+                progress.report(f"cost: {self.cost(device).words()}", last=True)
         try:
-            small = self._make(device, store, progress or Progress())
+            small = self._make(device, store, progress)
         except HcdcError:
             _forget(store)  # the same command would end here again
             raise
@@ -225,8 +235,7 @@ def plan(
     asked = way.asked(space, seed)
     if truth is not None and method == "hcdc":
         check_truth_has(truth, asked, val_method)
-    by_loss = way.learned or task.num_classes is None
-    full, small = task.recipes(train_size, truth_epochs, "loss" if by_loss else "accuracy")
+    full, small = task.recipes(train_size, truth_epochs, way.metric(task))
     small = checked_recipe("recipe", small, recipe or {}, task)
     full = checked_recipe("full_recipe", full, full_recipe or {}, task)
     if "batch" in (full_recipe or {}) and "steps" not in (full_recipe or {}):
@@ -311,6 +320,16 @@ def space_words(space: Space) -> str:
 
 def _on_full_data(trained: str) -> str:
     return f"{trained} on the full data" if trained else ""
+
+
+def _own_place(name: str) -> Path | None:
+    """A file of the cache where a run continues; None where nothing can be written."""
+    folder = cache_root() / "runs"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder / name if os.access(folder, os.W_OK) else None
 
 
 def _forget(store: Checkpoint) -> None:

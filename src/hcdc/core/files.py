@@ -49,3 +49,8 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
         if fcntl is not None:
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+def cache_root() -> Path:
+    """The folder for what the library keeps between runs: ``$HCDC_CACHE``, else ``~/.cache/hcdc``."""
+    return Path(os.environ.get("HCDC_CACHE") or Path.home() / ".cache" / "hcdc")

@@ -92,6 +92,11 @@ class Progress:
             log.info(text)
 
 
+def usual_progress() -> Progress:
+    """What a caller in Python sees where nothing is said: a live line on a terminal or in a notebook."""
+    return Progress(live=sys.stderr.isatty() or "ipykernel" in sys.modules)
+
+
 @contextmanager
 def timed() -> Iterator[list[float]]:
     """Measure the seconds of a block; the list holds them afterwards."""

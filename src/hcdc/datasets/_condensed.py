@@ -37,7 +37,7 @@ class CondensedDataset:
 
     Attributes:
         train: S_train.
-        val: S_val; None means the real validation set (``meta["val_method"] == "real"``).
+        val: S_val; None means the original validation set (``meta["val_method"] == "real"``).
         meta: JSON-able description: ``data`` (see `Dataset.describe`), ``task``, ``space``,
             ``method``, ``settings``, ``full_recipe``, ``calibrated_recipe``, ``metric``, ``seed``,
             ``candidates`` (hashes of every candidate used in making it), ``train_learned`` and
@@ -356,8 +356,8 @@ def _by_part(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 def _check(small: CondensedDataset) -> None:
     """Refuse sets whose tensors and description do not fit together."""
     method, candidates = small.meta["val_method"], small.meta["candidates"]
-    if (small.val is None) != (method == REAL):
-        raise InputError(f"val_method is '{method}'; it must be '{REAL}' exactly where val is None")
+    if small.val is None and method != REAL:
+        raise InputError(f"val is None, which means the real validation set, and val_method is '{method}'")
     if not isinstance(candidates, list) or not all(isinstance(candidate, str) for candidate in candidates):
         raise InputError("meta['candidates'] must be a list of hashes (texts)")
     if not isinstance(small.meta.get("data", {}), dict):

@@ -16,7 +16,7 @@ import torch
 
 from hcdc.core.checkpoint import Checkpoint, content_key
 from hcdc.core.configs import Config, config_hash
-from hcdc.core.progress import Progress
+from hcdc.core.progress import Progress, usual_progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.records import device_name
 from hcdc.core.results import Rival
@@ -75,7 +75,7 @@ class Context:
         condense_seconds: float | None = None,
     ):
         self.small, self.task, self.space, self.configs = small, task, space, list(configs)
-        self.device, self.progress, self.folder = device, progress or Progress(), folder
+        self.device, self.progress, self.folder = device, progress or usual_progress(), folder
         self.truth = truth
         self.condense_seconds = _condense_seconds(small) if condense_seconds is None else condense_seconds
         self.full = Recipe.from_dict(small.meta["full_recipe"])

@@ -50,6 +50,8 @@ class Task(ABC):
         recordable: Steps can be recorded as CUDA graphs (no sparse products).
         mini_batches: Training runs over all of T_train in mini-batches, so a sampled T_train serves the
             linear systems alone.
+        stands_alone: Validation examples can be taken out of the original data and stored in a file.
+        real_metric: What ranks candidates on real validation examples, ``"accuracy"`` or ``"loss"``.
     """
 
     kind: str
@@ -63,6 +65,8 @@ class Task(ABC):
     learns: ClassVar[frozenset[str]] = frozenset()
     recordable: ClassVar[bool] = False
     mini_batches: ClassVar[bool] = False
+    stands_alone: ClassVar[bool] = False
+    real_metric: ClassVar[str] = "accuracy"
 
     # --- the original data ----------------------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ class TableTask(Task):
     kind = "table"
     data: TableData
     flags = ("model",)
+    stands_alone = True
 
     def __init__(
         self,
@@ -120,6 +121,10 @@ class TableTask(Task):
     def dimension(self) -> int:
         """H, the number of penalties."""
         return self.features if self.penalty_kind == "per-feature" else 1
+
+    @property
+    def real_metric(self) -> str:  # type: ignore[override]
+        return "loss" if self.num_classes is None else "accuracy"
 
     def space(self) -> Box:
         """Penalties from 1e-4 to 10 on a log scale, so that lambda = log10(penalty) lies in ``[-4, 1]^H``."""

@@ -145,6 +145,10 @@ class Validation(Settings, ABC):
         """Refuse a size of S_val that cannot be made."""
         task.check_size("val", size)
 
+    def metric(self, task: Task) -> str:
+        """What ranks candidates on S_val, ``"loss"`` or ``"accuracy"``."""
+        return "loss" if self.learned or task.num_classes is None else "accuracy"
+
     def asked(self, space: Space, seed: int) -> list[Config]:
         """Candidates whose full-data results it needs; none by default."""
         return []
