@@ -158,7 +158,9 @@ def test_what_made_the_copy_does_not_judge_it(copied):
         assert len(companions) == 4
         assert companions <= used - probes
         assert (used == probes | companions) == (method in ("probes", "weighted"))
-        assert set(asked) == {(config_hash(c), "val", 200) for c in small.meta["probes"]["configs"]}  # no test
+        assert set(asked) == {
+            (config_hash(c), "val", 200) for c in small.meta["probes"]["configs"]
+        }  # no test
     assert judged.dropped == 0
     assert judged.candidates == 6
     assert not used & {config_hash(config) for config in judged.configs}
