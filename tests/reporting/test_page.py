@@ -23,7 +23,7 @@ def test_the_page_is_self_contained_and_tells_all(tmp_path):
     assert page.count('src="data:image/svg+xml;base64,') == 4
     assert "prefers-color-scheme: dark" in page
     assert "Shortened runs (preset 'demo'): hcdc." in page
-    assert "it does not pay here" in page
+    assert "It does not pay here" in page
     assert "cpu (2 threads)" in page
     assert "citeseer-embedded" in page
     for row in summary_table(evaluations):
@@ -37,12 +37,13 @@ def test_the_page_answers_first_which_configuration_to_take(tmp_path):
     said = [
         f"<pre>{escape(json.dumps(e.pick.config))}</pre>",
         "in full-data validation, rank",
-        "ranks 40 candidates with Spearman",
-        "it pays from 172 trials on",
+        "Ranks 40 candidates with Spearman",
+        "It pays from 172 trials on",
     ]
     places = [page.index(text) for text in said]
     assert places == sorted(places)
-    assert places[-1] < page.index("All figures")
+    assert places[-1] < page.index("What else was found")
+    assert page.count("It pays from") == 1
 
 
 def test_every_text_is_escaped(tmp_path):

@@ -159,8 +159,8 @@ def _page(evaluations: Sequence[Evaluation], title: str, pictures: Sequence[str]
         else "",
         "<h2>What to take</h2>",
         "".join(_answer(name, e) for name, e in zip(names, evaluations)),
-        "<h2>What was found</h2>",
-        "".join(_found(name, texts) for name, texts in findings(evaluations)),
+        "<h2>What else was found</h2>",
+        "".join(_found(name, texts) for name, texts in findings(evaluations, answers=False)),
         "<h2>All figures</h2>",
         _table(summary_table(evaluations)),
         "<h2>Figures</h2>",
@@ -207,13 +207,18 @@ def _answer(name: str, e: Evaluation) -> str:
     """What a user asks first: the configuration, how good and how sure it is, and whether it pays."""
     pick = e.pick
     config = "" if pick is None else f"<pre>{escape(config_text(pick.config))}</pre>"
-    texts = (("how good", pick_text(e)), ("how sure", agreement_text(e)), ("what it cost", payment(e)))
-    lines = "".join(f"<dt>{label}</dt><dd>{escape(text)}.</dd>" for label, text in texts if text)
+    pays = "" if e.spearman is None else payment(e)
+    texts = {"How good": pick_text(e), "How sure": agreement_text(e), "Does it pay": pays}
+    lines = "".join(f"<dt>{label}</dt><dd>{_sentence(text)}</dd>" for label, text in texts.items() if text)
     return f'<section class="answer"><h3>{escape(name)}</h3>{config}<dl>{lines}</dl></section>'
 
 
+def _sentence(text: str) -> str:
+    return escape(f"{text[:1].upper()}{text[1:]}.")
+
+
 def _found(name: str, texts: Sequence[str]) -> str:
-    lines = "".join(f"<li>{escape(text)}.</li>" for text in texts)
+    lines = "".join(f"<li>{_sentence(text)}</li>" for text in texts)
     return (f"<h3>{escape(name)}</h3>" if name else "") + f"<ul>{lines}</ul>"
 
 

@@ -271,8 +271,13 @@ def _diverged(e: Evaluation) -> list[str]:
     ]
 
 
-def findings(evaluations: Sequence[Evaluation]) -> list[tuple[str, list[str]]]:
-    """Sentences by copy: its pick, how sure, whether it pays, then the rest; '' for all copies."""
+def findings(evaluations: Sequence[Evaluation], answers: bool = True) -> list[tuple[str, list[str]]]:
+    """Sentences by copy: its pick, how sure, whether it pays, then the rest; '' for all copies.
+
+    Args:
+        evaluations: The evaluations.
+        answers: Whether to say pick, agreement and payment.
+    """
     names, rivals = short_names(evaluations), rivals_once(evaluations)
     found: list[tuple[str, list[str]]] = []
     for group in comparable(evaluations):
@@ -280,10 +285,9 @@ def findings(evaluations: Sequence[Evaluation]) -> list[tuple[str, list[str]]]:
         found.append(("", [best]))
         for k in group:
             e = evaluations[k]
+            first = [_pick_sentence(e), agreement_text(e), payment(e) if e.spearman is not None else ""]
             texts = [
-                _pick_sentence(e),
-                agreement_text(e),
-                payment(e) if e.spearman is not None else "",
+                *(first if answers else []),
                 *remarks(e),
                 *(f"{rival.name}: {rival.note}" for rival in rivals[k] if rival.note),
             ]
