@@ -174,12 +174,11 @@ def pays(row: Row) -> str:
     """The break-even in words."""
     if row.role != "copy" or row.spearman is None:
         return "-"
-    if row.break_even is not None:
-        return f"{row.break_even:,}"
     if row.never:
         return PAYS_NOT
-    low = row.interval[0]
-    return "-" if low is None or low <= 0 else "unknown"
+    if row.interval[0] is None or row.interval[0] <= 0:
+        return "-"  # it may be chance
+    return "unknown" if row.break_even is None else f"{row.break_even:,}"
 
 
 @dataclass(frozen=True)
