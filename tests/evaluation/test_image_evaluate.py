@@ -37,8 +37,8 @@ RIDGES = ["ridge-probes", "ridge-and-real-val"]
 
 
 def short_recipe(**settings):
-    """Two steps, at most two initialisations and small batches, whatever is asked for."""
-    few = {"steps": 2, "seeds": min(2, settings.get("seeds", 1)), "batch": min(10, settings["batch"])}
+    """Two steps, two initialisations on the copy and small batches, whatever is asked for."""
+    few = {"steps": 2, "seeds": 2 if "seeds" in settings else 1, "batch": min(10, settings["batch"])}
     return Recipe(**{**settings, **few})
 
 
@@ -400,13 +400,13 @@ def test_a_folder_that_cannot_be_written_is_no_obstacle(digits, tmp_path):
 
 
 def test_the_real_validation_set_has_rivals_at_any_size(digits):
-    """The rival of a copy without S_val has one image a class at least."""
+    """The rival has as many images as T_val, as far as these are equally many per class."""
     small = condense(digits, SPACE, "random", train_size=10, val_method="real")
     judged = evaluate(small, candidates=3, truth=FakeTable())
     names = [rival.name for rival in judged.rivals]
     assert names == [*SHARED, "12-epochs", "parameter-count"]
-    assert "10 random validation examples" in judged.rivals[0].description
-    real = next(rival for rival in judged.rivals if rival.name == "real-val")
+    assert f"{digits.most('val')} random validation examples" in judged.rivals[0].description
+    real = next(rival for rival in judged.rivals if rival.name == "real-val-loss")
     assert judged.proxy == real.proxy
 
 
@@ -522,7 +522,8 @@ def test_a_users_own_modules_are_condensed_for_and_judged(digits):
     (counted,) = [rival for rival in judged.rivals if rival.name == "parameter-count"]
     assert counted.proxy == [75 * config["width"] + 10 for config in judged.configs]
     with pytest.raises(InputError, match=r"made with the model '.*:module', and a file holds no code; pass"):
-        evaluate(small)
+        evaluate(dataclasses.replace(small, task=None))
+    assert evaluate(small, candidates=6, rivals=False).proxy == judged.proxy  # it knows its task
     with pytest.raises(InputError, match="the copy was made for"):
         evaluate(small, task=digits)
     assert isinstance(reopen_task(condense(digits, SPACE, "random", train_size=10)), ImageTask)
