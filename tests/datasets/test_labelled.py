@@ -21,7 +21,7 @@ from hcdc.datasets import Examples, register_kind
 @register_kind
 @dataclass(frozen=True, eq=False, repr=False)
 class Signals(Examples):
-    kind = "signal"
+    kind = "sound"
     noun = "signals"
     axes = ("n", "channels", "steps")
 """
@@ -143,7 +143,7 @@ def test_a_file_of_an_unknown_kind_names_the_module(tmp_path):
     with pytest.raises(InputError) as caught:
         CondensedDataset.load(tmp_path / "a.hcdc")
     assert str(caught.value) == (
-        f"'{tmp_path / 'a.hcdc'}' cannot be opened: kind 'signal' is defined in module 'own_task'; "
+        f"'{tmp_path / 'a.hcdc'}' cannot be opened: kind 'sound' is defined in module 'own_task'; "
         "import it first, or pass --import own_task"
     )
 

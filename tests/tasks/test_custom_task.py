@@ -1,4 +1,4 @@
-"""A user's own task from nothing: own data, model and hyperparameters; the library's derivatives apply to it.
+"""The library's derivatives for a user's own task, against the closed form.
 
 Readings of an instrument at times t, each with a precision, are fitted by a polynomial; lambda holds log10 of
 the penalty of each power. What a synthetic set may learn are the times and the precisions of its readings.
@@ -15,6 +15,7 @@ import torch
 from torch.func import grad, vmap
 
 from hcdc.core.seeds import stream
+from hcdc.datasets import SplitData
 from hcdc.hypergrad import (
     alignment_gradient,
     alignment_loss,
@@ -43,15 +44,7 @@ class CurveTask(Task):
     kind = "curve"
 
     def __init__(self, train, val):
-        self._train, self._val = train, val
-
-    @property
-    def train(self):
-        return self._train
-
-    @property
-    def val(self):
-        return self._val
+        self.data = SplitData("readings", train, val, test=None)
 
     def init(self, generator):
         return {"theta": torch.randn(POWERS, generator=generator, dtype=torch.float64)}
@@ -75,9 +68,6 @@ class CurveTask(Task):
 
     def replace(self, data, tensors):
         return dataclasses.replace(data, **tensors)
-
-    def to(self, device):
-        return self
 
     def optimum(self, lam, data):
         """The oracle: normal equations."""

@@ -12,12 +12,13 @@ from hcdc.datasets import Graph, GraphData, Nodes
 from hcdc.spaces import Box, PolynomialFilter
 from hcdc.tasks import GraphTask
 from hcdc.tasks._soft import soft_accuracy
+from hcdc.testing import TaskConformance
 
 N, FEATURES, CLASSES = 40, 6, 3
 SPACE = PolynomialFilter(order=2, width=5)
 
 
-def make_data(change=(), amount=1.0, dense=True) -> GraphData:
+def make_data(change=(), amount=1.0, dense=True, dtype=torch.float64) -> GraphData:
     """40 nodes, four of them unlabelled; the features of ``change`` are moved by ``amount``."""
     rng = np.random.default_rng(0)
     upper = np.triu(rng.random((N, N)) < 0.2, 1)
@@ -27,15 +28,20 @@ def make_data(change=(), amount=1.0, dense=True) -> GraphData:
     y[torch.tensor([3, 9, 21, 33])] = -1
     labelled = torch.from_numpy(rng.permutation(np.flatnonzero(y.numpy() >= 0)))
     train, val, test = labelled[:14], labelled[14:26], labelled[26:]
-    adj = SparseMatrix.from_scipy(
-        sparse.csr_matrix((upper | upper.T).astype(float)), torch.float64, symmetric=True
+    adj = SparseMatrix.from_scipy(sparse.csr_matrix((upper | upper.T).astype(float)), dtype, symmetric=True)
+    features = (
+        torch.from_numpy(x).to(dtype) if dense else SparseMatrix.from_scipy(sparse.csr_matrix(x), dtype)
     )
-    features = torch.from_numpy(x) if dense else SparseMatrix.from_scipy(sparse.csr_matrix(x), torch.float64)
     return GraphData("random", "memory", Graph(features, adj), y, train, val, test, CLASSES)
 
 
 def make_task(setting="transductive", change=(), amount=1.0, **options) -> GraphTask:
     return GraphTask(make_data(change, amount), setting, **options).bind(SPACE)
+
+
+class TestConformance(TaskConformance):
+    def make(self):
+        return GraphTask(make_data(dtype=torch.float32), "inductive"), SPACE
 
 
 @pytest.mark.parametrize("given", [None, "cora", (torch.zeros(4, 1, 4, 4), torch.zeros(4))], ids=str)

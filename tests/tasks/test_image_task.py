@@ -17,6 +17,7 @@ from hcdc.networks._modules import _warn_of_dropout
 from hcdc.spaces import Finite, GNNZoo, NASBench201, PolynomialFilter, Product
 from hcdc.tasks import ImageTask
 from hcdc.tasks._soft import soft_accuracy
+from hcdc.testing import TaskConformance
 from hcdc.training._networks import forward
 
 COUNTS = {"train": (9, 7, 8), "val": (4, 5, 6), "test": (5, 5, 5)}
@@ -31,6 +32,13 @@ def some_images(floating=False, channels=3) -> ImageData:
         x = torch.from_numpy(rng.integers(0, 256, (len(y), channels, 8, 8)).astype(np.uint8))
         parts[name] = (x.float() * 0.3 + 5 if floating else x, y)
     return image_data("noise", "memory", parts, class_names=("cat", "dog", "eel"))
+
+
+class TestConformance(TaskConformance):
+    options = TaskConformance.options | {"probes": 4, "probe_steps": 1, "companions": 0, "nodes": 3}
+
+    def make(self):
+        return ImageTask(some_images()), NASBench201(cells=1, channels=2)
 
 
 @pytest.fixture(params=[False, True], ids=["uint8", "float"])

@@ -4,12 +4,14 @@ import torch
 from scipy import sparse
 from torch.func import grad, jacrev, vmap
 
+import hcdc
 from hcdc.core.errors import InputError
 from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets import Graph, Nodes
 from hcdc.hypergrad import conjugate_gradient, exact, hypergradient
 from hcdc.spaces import Box
 from hcdc.tasks import LinearConvTask
+from hcdc.testing import TaskConformance
 
 N, D, K = 12, 3, 2
 
@@ -50,6 +52,23 @@ def point(task, seed=0):
     generator = torch.Generator().manual_seed(seed)
     lam = 2 * torch.rand(task.dimension, generator=generator, dtype=torch.float64) - 1
     return task.init(generator), lam
+
+
+class TestConformanceOfGraphs(TaskConformance):
+    def make(self):
+        x, y, a = (torch.randn(30, k, generator=torch.Generator().manual_seed(k)) for k in (D, 1, 30))
+        graph = Graph(x, ((a + a.t()) > 1.5).float().fill_diagonal_(0))
+        parts = [Nodes(graph, y[some, 0], some) for some in torch.arange(30).split([12, 10, 8])]
+        task = LinearConvTask(*parts, order=K, ridge=0.1)
+        return task, task.space()
+
+
+class TestConformanceOfSignals(TaskConformance):
+    """Without a test set."""
+
+    def make(self):
+        task = make("cnn", learn_alpha=True)
+        return task, task.space()
 
 
 def dense_filter(form, lam):
@@ -225,6 +244,22 @@ def test_the_space_names_the_terms():
         cnn.bind(Box(["a"], 0, 1))
 
 
+def test_the_spec_and_the_nodes_make_the_task_again():
+    task = make("gnn", ridge=0.1)
+    again = LinearConvTask.from_spec(task.spec(), (task.train, task.val))
+    assert again.spec() == task.spec() == {**task.spec(), "order": K, "form": "gnn", "ridge": 0.1}
+    assert again.fingerprint() == task.fingerprint()
+    with pytest.raises(InputError, match="part 'test': this linear-conv task has no test set"):
+        task.part("test")
+
+
+def test_a_copy_is_not_judged_by_other_data():
+    task, other = make("cnn"), LinearConvTask(*reversed(labelled("cnn")), order=K, form="cnn")
+    small = hcdc.condense(task, task.space(), "random", train_size=4)
+    with pytest.raises(InputError, match=f"'memory' has fingerprint {other.fingerprint()}"):
+        hcdc.evaluate(small, task=other)
+
+
 def test_bad_input_is_refused():
     train, val = labelled("gnn")
     with pytest.raises(InputError, match="form 'gcn' is not known; did you mean 'gnn'"):
@@ -236,7 +271,7 @@ def test_bad_input_is_refused():
     task = make("gnn")
     with pytest.raises(InputError, match=r"lam has shape \(1,\); this convolution needs \(3,\)"):
         task.train_loss(point(task)[0], torch.ones(1), task.train)
-    with pytest.raises(InputError, match="train_size 8: there are 7 labelled nodes"):
+    with pytest.raises(InputError, match="train_size 8: there are 7 labelled examples"):
         task.sample("train", 8, seed=0)
     with pytest.raises(InputError, match="part 'test' is not known"):
         task.sample("test", 2, seed=0)

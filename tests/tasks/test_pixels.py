@@ -5,6 +5,7 @@ import torch
 from hcdc.core.errors import InputError
 from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import GraphTask, pixels_as_graph
+from hcdc.testing import TaskConformance
 
 SPLIT = ([0, 3], [1], [2, 4])
 
@@ -12,6 +13,12 @@ SPLIT = ([0, 3], [1], [2, 4])
 def images(channels=2):
     rng = np.random.default_rng(0)
     return rng.random((5, 3, 4, channels)), rng.integers(0, 3, (5, 3, 4))
+
+
+class TestConformance(TaskConformance):
+    def make(self):
+        x, y = images()
+        return GraphTask(pixels_as_graph(x.astype(np.float32), y, SPLIT)), PolynomialFilter(order=1, layers=1)
 
 
 def neighbour_mean(ink):

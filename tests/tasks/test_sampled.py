@@ -7,12 +7,11 @@ import pytest
 import torch
 from scipy import sparse
 
-from hcdc.core.errors import InputError
 from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets import Graph, GraphData, Nodes, Rows, TableData
 from hcdc.hypergrad import batched_hypergradient, conjugate_gradient
 from hcdc.spaces import PolynomialFilter
-from hcdc.tasks import GraphTask, TableTask, Task
+from hcdc.tasks import GraphTask, TableTask
 
 N = 50
 EVERYTHING = (N,) * 12
@@ -124,12 +123,3 @@ def test_a_subset_of_rows():
     assert torch.equal(part.y, rows.y[[4, 1]])
     assert torch.equal(part.weight, rows.weight[[4, 1]])
     assert task.subset(dataclasses.replace(rows, weight=None), torch.tensor([2])).weight is None
-
-
-def test_a_task_without_mini_batches_says_so():
-    class Bare(Task):
-        kind = "bare"
-
-    Bare.__abstractmethods__ = frozenset()
-    with pytest.raises(InputError, match="bare task has no mini-batches"):
-        Bare().subset(None, torch.tensor([0]))

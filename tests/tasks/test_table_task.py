@@ -8,6 +8,7 @@ from hcdc.datasets import Rows, TableData
 from hcdc.hypergrad import exact, hypergradient
 from hcdc.spaces import Box, stack
 from hcdc.tasks import TableTask
+from hcdc.testing import TaskConformance
 
 D = 3
 
@@ -40,6 +41,18 @@ CASES = [
 
 def make(model, classes, penalty="per-feature", weighted=False, **settings):
     return TableTask(table(classes, weighted), model, width=4, penalty=penalty, **settings)
+
+
+class TestConformanceOfClasses(TaskConformance):
+    def make(self):
+        task = make("logistic", 3)
+        return task, task.space()
+
+
+class TestConformanceOfValues(TaskConformance):
+    def make(self):
+        task = make("mlp", None)
+        return task, task.space()
 
 
 def point(task, seed=0):

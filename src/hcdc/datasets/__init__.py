@@ -1,7 +1,7 @@
 """Data: readers, data sets, labelled sets of every kind, and the condensed data set with its file."""
 
 from hcdc.datasets._condensed import CondensedDataset, record_path
-from hcdc.datasets._dataset import Dataset
+from hcdc.datasets._dataset import Dataset, SplitData, fingerprint
 from hcdc.datasets._door import NAMES, register_data, reopen
 from hcdc.datasets._door import load as data
 from hcdc.datasets._graph import Graph, GraphData, Matrix, Nodes, normalise_dense
@@ -23,9 +23,11 @@ __all__ = [
     "Matrix",
     "Nodes",
     "Rows",
+    "SplitData",
     "TableData",
     "channel_statistics",
     "data",
+    "fingerprint",
     "image_data",
     "normalise_dense",
     "normalised",

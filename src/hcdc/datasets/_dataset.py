@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from abc import ABC
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,12 +18,22 @@ CHUNK = 2048
 """Examples that are hashed at a time: pixels may stay on disk."""
 
 
+def fingerprint(pieces: Iterable[tuple[str, Tensor]]) -> str:
+    """A hash of tensors, each with a text that is hashed before it."""
+    digest = hashlib.sha256()
+    for text, tensor in pieces:
+        digest.update(text.encode())
+        for chunk in torch.split(tensor.detach(), CHUNK):
+            digest.update(np.ascontiguousarray(chunk.cpu().numpy()).data)
+    return digest.hexdigest()[:32]
+
+
 class Dataset(ABC):
     """A data set with a split; subclasses are frozen dataclasses.
 
+    The methods here serve data sets whose parts are labelled sets (`LabelledSet`); see `SplitData`.
+
     Attributes:
-        kind: Name of the kind of data, e.g. ``"graph"``.
-        words: The kind in words, e.g. ``"a graph"``.
         name: What the user calls it (``"cora"``, a file name).
         source: Where it came from (``"planetoid"``, a path, ``"memory"``).
         train, val, test: The split; each has a length.
@@ -34,8 +45,6 @@ class Dataset(ABC):
         origin: Arguments with which `hcdc.data` reads it again; empty for data handed over in memory.
     """
 
-    kind: ClassVar[str]
-    words: ClassVar[str]
     name: str
     source: str
     train: Any
@@ -47,22 +56,33 @@ class Dataset(ABC):
     normalisation = "standard"
     origin: dict[str, Any]
 
+    @property
+    def kind(self) -> str:
+        """Name of the kind of data, e.g. ``"graph"``."""
+        return str(self.train.kind)
+
+    @property
+    def words(self) -> str:
+        """The kind in words, e.g. ``"a graph"``."""
+        return str(self.train.noun)
+
     def __repr__(self) -> str:
         sizes = " / ".join(f"{size:,}" for size in self.sizes().values())
         target = ", regression" if self.num_classes is None else f" in {self.num_classes} classes"
         return f"<{self.words.split()[-1]} '{self.name}': {sizes} {self.contents()}{target}>"
 
-    @abstractmethod
     def contents(self) -> str:
         """What the examples are, in a few words, e.g. ``"of 3 x 32 x 32"``."""
+        return f"of {self.train.form}"
 
-    @abstractmethod
     def pieces(self) -> Iterator[tuple[str, Tensor]]:
         """Every tensor that makes the data what it is, each with a text that is hashed before it."""
+        for part in (self.train, self.val, self.test):
+            yield from part.pieces()
 
-    @abstractmethod
     def to(self, device: torch.device | str) -> Self:
         """The same data on another device."""
+        return self._moved(**{part: getattr(self, part).to(device) for part in ("train", "val", "test")})
 
     def sizes(self) -> dict[str, int]:
         """Labelled examples in each part of the split."""
@@ -74,12 +94,7 @@ class Dataset(ABC):
 
     @cached_property
     def _fingerprint(self) -> str:
-        digest = hashlib.sha256()
-        for text, tensor in self.pieces():
-            digest.update(text.encode())
-            for chunk in torch.split(tensor.detach(), CHUNK):
-                digest.update(np.ascontiguousarray(chunk.cpu().numpy()).data)
-        return digest.hexdigest()[:32]
+        return fingerprint(self.pieces())
 
     def describe(self) -> dict[str, Any]:
         """What a condensed file says of the data it was made from; `reopen` reads the data again from it."""
@@ -100,3 +115,24 @@ class Dataset(ABC):
         if "_fingerprint" in self.__dict__:
             made.__dict__["_fingerprint"] = self._fingerprint
         return made
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SplitData(Dataset):
+    """A data set of your own: three labelled sets of one kind, which say what kind it is.
+
+    Attributes:
+        name, train, val, test, num_classes, class_names, source, split, normalisation, origin: As in
+            `Dataset`.
+    """
+
+    name: str
+    train: Any
+    val: Any
+    test: Any
+    num_classes: int | None = None
+    class_names: tuple[str, ...] = ()
+    source: str = "memory"
+    split: str = "given"
+    normalisation: str = "none"
+    origin: dict[str, Any] = field(default_factory=dict)

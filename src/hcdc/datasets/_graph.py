@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -157,6 +158,16 @@ class Graph:
         )
         return dense.indptr, dense.indices, dense.data
 
+    def stored(self) -> list[Tensor]:
+        """The tensors behind features and adjacency; three for a sparse matrix."""
+        parts: list[Tensor] = []
+        for matrix in (self.x, self.adj):
+            if isinstance(matrix, SparseMatrix):
+                parts += [matrix.indptr, matrix.indices, matrix.values]
+            elif matrix is not None:
+                parts.append(matrix)
+        return parts
+
     def propagation(self) -> Matrix | None:
         """P = D^-1/2 (A + I) D^-1/2, the GCN-normalised adjacency; None stands for the identity."""
         return self._normalised("P", loops=True)
@@ -263,7 +274,7 @@ class Nodes(LabelledSet):
 
     Attributes:
         graph: The graph that models see.
-        y: Labels ``[m]`` of the labelled nodes, all >= 0.
+        y: Labels ``[m]`` of the labelled nodes: class numbers, or values (floating point).
         index: Which nodes carry these labels ``[m]``; None means all nodes in order.
         weight: Non-negative weight of each labelled node ``[m]`` in the loss; None means equal weights.
     """
@@ -274,6 +285,7 @@ class Nodes(LabelledSet):
     weight: Tensor | None = None
 
     kind = "graph"
+    regression = True
 
     def __repr__(self) -> str:
         weighted = "" if self.weight is None else ", weighted"
@@ -334,6 +346,11 @@ class Nodes(LabelledSet):
         ):
             raise InputError(f"{name}/index does not name one of {nodes} nodes for each of {len(y)} labels")
 
+    def pieces(self) -> Iterator[tuple[str, Tensor]]:
+        for tensor in (*self.graph.stored(), self.y, self.index, self.weight):
+            if tensor is not None:
+                yield str(tuple(tensor.shape)), tensor
+
     def floats(self) -> dict[str, Tensor]:
         found = {"x": self.graph.x} if self.graph.adj is None else {"x": self.graph.x, "adj": self.graph.adj}
         return {
@@ -341,12 +358,13 @@ class Nodes(LabelledSet):
         }
 
     def to_pyg(self, part: str) -> Any:
-        """PyG ``Data``; ``part`` names the mask that marks the labelled nodes, other nodes have label -1."""
+        """PyG ``Data``; ``part`` names the mask of labelled nodes, others have label -1 (values: NaN)."""
         count, positions = self.graph.num_nodes, self.positions().cpu()
         graph = self.graph.to("cpu")
         edge_index, edge_weight = graph.edges()
-        y = torch.full((count,), -1, dtype=torch.long)
-        y[positions] = self.y.cpu().long()
+        values = self.y.cpu() if self.y.is_floating_point() else self.y.cpu().long()
+        y = torch.full((count,), math.nan if values.is_floating_point() else -1, dtype=values.dtype)
+        y[positions] = values
         x = _dense(graph.x).detach().clone(memory_format=torch.contiguous_format)
         data = require("torch_geometric.data", "graph").Data(
             x=x, edge_index=edge_index, edge_weight=edge_weight.detach(), y=y
@@ -402,11 +420,5 @@ class GraphData(Dataset):
 
     def pieces(self) -> Iterator[tuple[str, Tensor]]:
         """Features, structure, labels and split."""
-        parts: list[Tensor] = []
-        for matrix in (self.graph.x, self.graph.adj):
-            if isinstance(matrix, SparseMatrix):
-                parts += [matrix.indptr, matrix.indices, matrix.values]
-            elif matrix is not None:
-                parts.append(matrix)
-        for tensor in [*parts, self.y, self.train, self.val, self.test]:
+        for tensor in [*self.graph.stored(), self.y, self.train, self.val, self.test]:
             yield str(tuple(tensor.shape)), tensor

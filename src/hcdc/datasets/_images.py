@@ -72,9 +72,6 @@ class ImageData(Dataset):
     kind = "image"
     words = "images"
 
-    def contents(self) -> str:
-        return f"of {self.train.form}"
-
     @property
     def shape(self) -> tuple[int, int, int]:
         """Channels, height and width of an image."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
@@ -96,6 +96,11 @@ class LabelledSet(ABC):
         for key, value in {**floats, "y": y, "weight": weight}.items():
             if value is not None and not bool(torch.isfinite(value).all()):
                 raise InputError(f"{name}/{key} holds NaN or infinity")
+
+    def pieces(self) -> Iterator[tuple[str, Tensor]]:
+        """Every tensor that it holds, as stored, each with a text that is hashed before it."""
+        for tensor in self.tensors().values():
+            yield str(tuple(tensor.shape)), tensor
 
     def floats(self) -> dict[str, Tensor]:
         """The tensors that must hold finite numbers, ``"x"`` among them; labels and weights aside."""

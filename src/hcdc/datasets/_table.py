@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Self
-
-import torch
-from torch import Tensor
+from typing import Any
 
 from hcdc.datasets._dataset import Dataset
 from hcdc.datasets._labelled import Examples, register_kind
@@ -62,15 +58,6 @@ class TableData(Dataset):
 
     def contents(self) -> str:
         return f"rows of {self.train.form} features"
-
-    def to(self, device: torch.device | str) -> Self:
-        return self._moved(**{part: getattr(self, part).to(device) for part in ("train", "val", "test")})
-
-    def pieces(self) -> Iterator[tuple[str, Tensor]]:
-        """All rows, part by part."""
-        for rows in (self.train, self.val, self.test):
-            for tensor in (rows.x, rows.y):
-                yield str(tuple(tensor.shape)), tensor
 
     def describe(self) -> dict[str, Any]:
         described = super().describe()

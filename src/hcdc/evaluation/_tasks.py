@@ -37,9 +37,9 @@ def task_of(small: CondensedDataset, task: Task | None = None) -> Task:
     if not task.same_as(small.meta["task"]):
         raise InputError(f"task {task.spec()}: the copy was made for {small.meta['task']}; pass that one")
     wanted = small.meta["data"].get("fingerprint")
-    if task.data is not None and task.data.fingerprint() != wanted:
+    if (found := task.fingerprint()) != wanted:
         raise InputError(
-            f"task: its data '{task.data.name}' has fingerprint {task.data.fingerprint()}, and the copy was "
-            f"made from data with {wanted}; pass the original data"
+            f"task: its data '{task.name}' has fingerprint {found}, and the copy was made from data with "
+            f"{wanted}; pass the original data"
         )
     return task

@@ -6,10 +6,11 @@ training, evaluation, the command line) asks this class and never which subclass
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -17,25 +18,32 @@ from torch.nn import functional as F
 
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError, unknown_name
+from hcdc.core.labels import allocate_labels, draw_members, members
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream, stream
+from hcdc.datasets import fingerprint
 from hcdc.networks import Network, Params
 from hcdc.spaces import Space
 
 PARTS = ("train", "val", "test")
 
 
+def weighted_mean(each: Tensor, weight: Tensor | None) -> Tensor:
+    """Mean of ``each`` ``[m]`` with the weights of a labelled set; None means equal weights."""
+    return each.mean() if weight is None else (weight * each).sum() / weight.sum()
+
+
 class Task(ABC):
     """Data, a model family and its losses.
 
-    ``data`` in the methods is whatever object the task uses for a labelled set (`Nodes`, `Rows`, ...):
-    T_train, T_val, S_train and S_val all have that type. Methods are pure: they may be transformed by
-    ``torch.func`` and batched over (params, lam) with ``vmap``; ``data`` is shared by the batch.
+    ``data`` in the methods is a labelled set (`Nodes`, `Rows`, your own): T_train, T_val, S_train and S_val
+    all have that type. Methods are pure: they may be transformed by ``torch.func`` and batched over
+    (params, lam) with ``vmap``; ``data`` is shared by the batch.
 
     The training loss is ``loss(predict(...)) + penalty(...)``: the split is what Gauss-Newton products need.
 
-    A subclass must define ``kind``, ``train``, ``val``, ``init``, ``predict``, ``loss``, ``sample``,
-    ``tensors``, ``replace`` and ``to``. The rest has defaults that fit full-batch training of small models.
+    A subclass must define ``kind``, ``init`` and ``predict``. The rest has defaults that fit full-batch
+    training of small models on labelled sets that are `Examples`; ``hcdc.testing.TaskConformance`` tests it.
 
     Attributes:
         kind: The registered name, stored in condensed files.
@@ -71,30 +79,40 @@ class Task(ABC):
     # --- the original data ----------------------------------------------------------------------------------
 
     @property
-    @abstractmethod
     def train(self) -> Any:
         """T_train, the original training set."""
+        return self.data.train
 
     @property
-    @abstractmethod
     def val(self) -> Any:
         """T_val, the original validation set."""
+        return self.data.val
 
     @property
     def test(self) -> Any:
-        """The test set, on which nothing is chosen."""
-        raise InputError(f"this {self.kind} task has no test set; define 'test' to evaluate a copy of it")
+        """The test set, on which nothing is chosen; None if there is none."""
+        return None if self.data is None else self.data.test
 
     @property
     def num_classes(self) -> int | None:
         """Number of classes; None for regression."""
-        return None
+        return None if self.data is None else self.data.num_classes
 
     def part(self, name: str) -> Any:
         """T_train, T_val or the test set by name."""
         if name not in PARTS:
             raise unknown_name("part", name, PARTS)
-        return getattr(self, name)
+        found = getattr(self, name)
+        if found is None:
+            raise InputError(f"part '{name}': this {self.kind} task has no {name} set; leave it out")
+        return found
+
+    def fingerprint(self) -> str:
+        """A hash of the data, under which full-data results are kept."""
+        if self.data is not None:
+            return str(self.data.fingerprint())
+        parts = (self.train, self.val, self.test)
+        return fingerprint(piece for part in parts if part is not None for piece in part.pieces())
 
     @property
     def name(self) -> str:
@@ -104,15 +122,18 @@ class Task(ABC):
     def describe(self) -> dict[str, Any]:
         """What a condensed file says about the data."""
         if self.data is None:
-            return {"name": self.name, "num_classes": self.num_classes}
+            told = {"name": self.name, "source": "memory", "fingerprint": self.fingerprint()}
+            return {**told, "num_classes": self.num_classes, "normalisation": "none", "split": "given"}
         described: dict[str, Any] = self.data.describe()
         return described
 
     def words(self) -> str:
         """The data in one line."""
-        sizes = " / ".join(f"{len(self.part(part)):,}" for part in PARTS)
+        found = {"training": self.train, "validation": self.val, "test": self.test}
+        sizes = {name: f"{len(part):,}" for name, part in found.items() if part is not None}
         split = "" if self.data is None else f", split: {self.data.split}"
-        return f"{self.name}, {sizes} for training / validation / test{self.example_words()}{split}"
+        told = f"{' / '.join(sizes.values())} for {' / '.join(sizes)}"
+        return f"{self.name}, {told}{self.example_words()}{split}"
 
     def example_words(self) -> str:
         """What an example is like, for `words`, after a comma; empty by default."""
@@ -173,9 +194,14 @@ class Task(ABC):
     def predict(self, params: Params, lam: Tensor, data: Any) -> Tensor:
         """Model outputs on the labelled examples of ``data``, ``[m, outputs]``."""
 
-    @abstractmethod
     def loss(self, outputs: Tensor, data: Any) -> Tensor:
-        """Scalar loss of outputs against the labels (and weights) of ``data``; convex in the outputs."""
+        """Scalar loss of outputs against the labels (and weights) of ``data``; convex in the outputs.
+
+        By default the weighted mean of the cross-entropy, or of half the squared error.
+        """
+        if self.num_classes is None:
+            return weighted_mean((outputs.squeeze(-1) - data.y).square() / 2, data.weight)
+        return weighted_mean(F.cross_entropy(outputs, data.y, reduction="none"), data.weight)
 
     def penalty(self, params: Params, lam: Tensor) -> Tensor:
         """Scalar regulariser of the training loss (weight decay lives here); 0 by default."""
@@ -190,8 +216,10 @@ class Task(ABC):
         return self.loss(self.predict(params, lam, data), data)
 
     def score(self, outputs: Tensor, data: Any) -> Tensor:
-        """Accuracy (classification) or minus the loss (anything else), higher is better."""
-        return -self.loss(outputs, data)
+        """Accuracy for classes, minus the loss for values, weighted as the loss is; higher is better."""
+        if self.num_classes is None:
+            return -self.loss(outputs, data)
+        return weighted_mean((outputs.argmax(-1) == data.y).to(outputs.dtype), data.weight)
 
     def target(self) -> Task:
         """This task with a validation loss that stands for what ranks candidates on the original data.
@@ -207,27 +235,45 @@ class Task(ABC):
 
     # --- synthetic data -------------------------------------------------------------------------------------
 
-    @abstractmethod
     def sample(self, part: str, size: int, seed: int, balanced: bool = False) -> Any:
         """``size`` random real examples of ``part`` (``"train"`` or ``"val"``) as a small labelled set.
 
-        Classes come in their original proportions, or in equal numbers where ``balanced``.
+        Classes come sorted, in their original proportions, or in equal numbers where ``balanced``; for values
+        examples keep their order.
         """
+        whole = self.part(part)
+        generator = stream(seed, "sample", part)
+        if self.num_classes is None:
+            self.check_count(part, size)
+            picked = torch.randperm(len(whole), generator=generator)[:size].sort().values
+        else:
+            wanted = allocate_labels(whole.y, size, self.num_classes, f"{part}_size", balanced)
+            counts = wanted.bincount(minlength=self.num_classes).tolist()
+            picked = torch.cat(draw_members(members(whole.y, self.num_classes), counts, generator))
+        return whole.subset(picked.to(whole.y.device))
 
-    @abstractmethod
+    def check_count(self, part: str, size: int) -> None:
+        """Refuse a number of examples that ``part`` does not have."""
+        have = len(self.part(part))
+        if not 1 <= size <= have:
+            raise InputError(f"{part}_size {size}: there are {have} labelled examples; choose 1 to {have}")
+
     def tensors(self, data: Any) -> dict[str, Tensor]:
-        """The tensors of a synthetic set that may be learned, by name (usually ``{"x": features}``)."""
+        """The tensors of a synthetic set that may be learned, by name; ``{"x": ...}`` by default."""
+        return {"x": data.x}
 
-    @abstractmethod
     def replace(self, data: Any, tensors: dict[str, Tensor]) -> Any:
-        """The synthetic set with those tensors replaced."""
+        """The synthetic set with other examples (``"x"``) or weights (``"weight"``); labels stay."""
+        if unknown := set(tensors) - {"x", "weight"}:
+            raise unknown_name(f"tensor of a synthetic {self.kind} set", min(unknown), ("x", "weight"))
+        return dataclasses.replace(data, **tensors)
 
     def subset(self, data: Any, index: Tensor) -> Any:
         """The labelled examples ``index`` ``[b]`` of ``data``, for mini-batches of a synthetic set.
 
-        Differentiable in the tensors of ``data``. A task without it has no mini-batches.
+        Differentiable in the tensors of ``data``.
         """
-        raise InputError(f"this {self.kind} task has no mini-batches of S_val; leave 'val_batch' at 0")
+        return data.subset(index)
 
     @property
     def least(self) -> int:
@@ -393,6 +439,8 @@ class Task(ABC):
         """Number of parameters of a candidate; None where nobody knows."""
         return None
 
-    @abstractmethod
-    def to(self, device: torch.device | str) -> Task:
+    def to(self, device: torch.device | str) -> Self:
         """This task with its data on ``device``."""
+        moved = copy.copy(self)
+        object.__setattr__(moved, "data", self.data.to(device))  # tasks may be frozen
+        return moved

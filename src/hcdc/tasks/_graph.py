@@ -21,7 +21,7 @@ from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets import Graph, GraphData, Nodes
 from hcdc.networks import Network, Params
 from hcdc.spaces import Space
-from hcdc.tasks._base import Task
+from hcdc.tasks._base import PARTS, Task
 from hcdc.tasks._registry import register_task
 from hcdc.tasks._soft import soft_accuracy
 
@@ -84,6 +84,8 @@ class GraphTask(Task):
     def part(self, name: str) -> Nodes:
         """T_train, T_val or the test nodes (``"train"``, ``"val"``, ``"test"``) in the graph they see."""
         if name not in self._parts:
+            if name not in PARTS:
+                raise unknown_name("part", name, PARTS)
             index = getattr(self.data, name)
             y = self.data.y[index]
             if self.setting == "transductive":
@@ -226,11 +228,6 @@ class GraphTask(Task):
             return Nodes(whole.graph, y, index)
         graph, places = whole.graph.sample_neighbours(index, fanouts, rng)
         return Nodes(graph, y, places)
-
-    def subset(self, data: Nodes, index: Tensor) -> Nodes:
-        """The labelled nodes ``index`` ``[b]`` in the same graph: models see all of it, the loss these."""
-        weight = None if data.weight is None else data.weight[index]
-        return Nodes(data.graph, data.y[index], data.positions()[index], weight)
 
     def tensors(self, data: Nodes) -> dict[str, Tensor]:
         """Features; with ``learn_adjacency`` also what `replace` makes a symmetric adjacency >= 0 of."""

@@ -276,19 +276,6 @@ class ImageTask(Task):
         picked = picked.to(images.y.device)
         return Images(self.inputs(images.x[picked]), images.y[picked])
 
-    def tensors(self, data: Images) -> dict[str, Tensor]:
-        return {"x": data.x}
-
-    def replace(self, data: Images, tensors: dict[str, Tensor]) -> Images:
-        """Other pixels (``"x"``) or weights (``"weight"``); labels stay."""
-        if unknown := set(tensors) - {"x", "weight"}:
-            raise unknown_name("tensor of a synthetic set of images", min(unknown), ("x", "weight"))
-        return dataclasses.replace(data, **tensors)
-
-    def subset(self, data: Images, index: Tensor) -> Images:
-        """The images ``index`` ``[b]``."""
-        return Images(data.x[index], data.y[index], None if data.weight is None else data.weight[index])
-
     def to(self, device: torch.device | str) -> ImageTask:
         return dataclasses.replace(self, data=self.data.to(device), _parts={})
 
@@ -393,7 +380,7 @@ class ImageTask(Task):
         if not 0 < count < len(data):
             return data
         order = torch.randperm(len(data), generator=generator)
-        return self.subset(data, order[:count].sort().values.to(data.y.device))
+        return data.subset(order[:count].sort().values.to(data.y.device))
 
     def augmented(self, data: Images, recipe: Recipe, generator: torch.Generator) -> Images:
         """Each image shifted, and mirrored or not, by its own draw where the recipe says so."""

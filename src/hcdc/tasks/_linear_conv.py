@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,6 +39,7 @@ class LinearConvTask(Task):
 
     Attributes:
         train_nodes, val_nodes: T_train and T_val; labels y ``[m]`` are floating point.
+        test_nodes: The test set, if there is one.
         order: K.
         form: ``"gnn"`` or ``"cnn"``.
         ridge: r, a small penalty that makes the optimum unique.
@@ -45,6 +48,7 @@ class LinearConvTask(Task):
 
     train_nodes: Nodes
     val_nodes: Nodes
+    test_nodes: Nodes | None = None
     order: int = 2
     form: str = "gnn"
     ridge: float = 1e-6
@@ -57,10 +61,10 @@ class LinearConvTask(Task):
             raise unknown_name("form", self.form, FORMS)
         if self.order < 0 or not self.ridge >= 0:
             raise InputError(f"order and ridge must be at least 0, got {self.order} and {self.ridge}")
-        for name in ("train_nodes", "val_nodes"):
-            y = getattr(self, name).y
-            if not y.is_floating_point():
-                raise InputError(f"{name}: labels are {y.dtype}; a regression needs floating point")
+        for name in ("train_nodes", "val_nodes", "test_nodes"):
+            nodes = getattr(self, name)
+            if nodes is not None and not nodes.y.is_floating_point():
+                raise InputError(f"{name}: labels are {nodes.y.dtype}; a regression needs floating point")
 
     @property
     def train(self) -> Nodes:
@@ -69,6 +73,14 @@ class LinearConvTask(Task):
     @property
     def val(self) -> Nodes:
         return self.val_nodes
+
+    @property
+    def test(self) -> Nodes | None:
+        return self.test_nodes
+
+    @property
+    def features(self) -> int:
+        return self.train.graph.num_features
 
     @property
     def dimension(self) -> int:
@@ -150,10 +162,7 @@ class LinearConvTask(Task):
         if part not in ("train", "val"):
             raise unknown_name("part", part, ("train", "val"))
         data = self.train if part == "train" else self.val
-        if not 1 <= size <= len(data):
-            raise InputError(
-                f"{part}_size {size}: there are {len(data)} labelled nodes; choose 1 to {len(data)}"
-            )
+        self.check_count(part, size)
         generator = stream(seed, "sample", part)
         if self.form == "gnn":
             picked = torch.randperm(len(data), generator=generator)[:size].sort().values
@@ -169,9 +178,19 @@ class LinearConvTask(Task):
         return {"x": data.graph.x}
 
     def replace(self, data: Nodes, tensors: dict[str, Tensor]) -> Nodes:
-        return dataclasses.replace(data, graph=data.graph.with_x(tensors["x"]))
+        graph = data.graph.with_x(tensors["x"]) if "x" in tensors else data.graph
+        return dataclasses.replace(data, graph=graph, weight=tensors.get("weight", data.weight))
 
     def to(self, device: torch.device | str) -> LinearConvTask:
-        return dataclasses.replace(
-            self, train_nodes=self.train_nodes.to(device), val_nodes=self.val_nodes.to(device)
-        )
+        test = None if self.test_nodes is None else self.test_nodes.to(device)
+        train, val = self.train_nodes.to(device), self.val_nodes.to(device)
+        return dataclasses.replace(self, train_nodes=train, val_nodes=val, test_nodes=test)
+
+    def spec(self) -> dict[str, Any]:
+        names = ("order", "form", "ridge", "learn_alpha")
+        return {"name": self.kind, **{name: getattr(self, name) for name in names}}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any], data: Any) -> LinearConvTask:
+        """The task again; ``data`` holds its training, validation and, if there are any, test nodes."""
+        return cls(*data, **{key: value for key, value in spec.items() if key != "name"})

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, unknown_name
-from hcdc.core.labels import allocate_labels, draw_members, members
-from hcdc.core.seeds import stream
 from hcdc.datasets import Rows, TableData
 from hcdc.networks import Params
 from hcdc.spaces import Box, Space
@@ -22,11 +18,6 @@ from hcdc.tasks._registry import register_task
 
 MODELS = ("ridge", "logistic", "mlp")
 PENALTIES = ("per-feature", "single")
-
-
-def weighted_mean(each: Tensor, weight: Tensor | None) -> Tensor:
-    """Mean of ``each`` ``[m]`` with the weights of a labelled set; None means equal weights."""
-    return each.mean() if weight is None else (weight * each).sum() / weight.sum()
 
 
 @register_task
@@ -91,26 +82,9 @@ class TableTask(Task):
         self.penalty_kind = penalty
 
     @property
-    def train(self) -> Rows:
-        return self.data.train
-
-    @property
-    def val(self) -> Rows:
-        return self.data.val
-
-    @property
-    def test(self) -> Rows:
-        return self.data.test
-
-    @property
-    def num_classes(self) -> int | None:
-        """Number of classes; None for regression."""
-        return self.data.num_classes
-
-    @property
     def features(self) -> int:
         """d, the number of input features."""
-        return self.train.x.shape[1]
+        return int(self.train.x.shape[1])
 
     @property
     def outputs(self) -> int:
@@ -172,12 +146,6 @@ class TableTask(Task):
             hidden if self.model != "mlp" else torch.tanh(hidden) @ params["out_weight"] + params["out_bias"]
         )
 
-    def loss(self, outputs: Tensor, data: Rows) -> Tensor:
-        """Weighted mean of the cross-entropy, or of half the squared error."""
-        if self.num_classes is None:
-            return weighted_mean((outputs.squeeze(-1) - data.y).square() / 2, data.weight)
-        return weighted_mean(F.cross_entropy(outputs, data.y, reduction="none"), data.weight)
-
     def penalty(self, params: Params, lam: Tensor) -> Tensor:
         if lam.shape != (self.dimension,):
             raise InputError(f"lam has shape {tuple(lam.shape)}; this TableTask needs ({self.dimension},)")
@@ -189,9 +157,8 @@ class TableTask(Task):
 
     def score(self, outputs: Tensor, data: Rows) -> Tensor:
         """Accuracy for classes, minus the mean squared error for values (weighted as the loss is)."""
-        if self.num_classes is None:
-            return -2 * self.loss(outputs, data)
-        return weighted_mean((outputs.argmax(-1) == data.y).to(outputs.dtype), data.weight)
+        score = super().score(outputs, data)
+        return 2 * score if self.num_classes is None else score
 
     def solve(self, lam: Tensor, rows: Rows) -> Params:
         """theta*(lambda) of ridge regression in closed form, differentiable in lambda and in the rows.
@@ -206,41 +173,6 @@ class TableTask(Task):
         penalties = torch.cat([(10.0**lam).expand(self.features), z.new_full((1,), self.weight_decay)])
         theta = torch.linalg.solve(scaled.t() @ z + torch.diag(penalties), scaled.t() @ rows.y)
         return {"weight": theta[:-1, None], "bias": theta[-1:]}
-
-    def sample(self, part: str, size: int, seed: int, balanced: bool = False) -> Rows:
-        """Random real rows: class-proportional, sorted by class; for values uniform, in the table's order."""
-        rows = self.part(part)
-        generator = stream(seed, "sample", part)
-        y = rows.y.cpu()
-        if self.num_classes is None:
-            if not 1 <= size <= len(rows):
-                raise InputError(
-                    f"{part}_size {size}: there are {len(rows)} rows to choose from; choose 1 to {len(rows)}"
-                )
-            picked = torch.randperm(len(rows), generator=generator)[:size].sort().values
-        else:
-            wanted = allocate_labels(y, size, self.num_classes, f"{part}_size", balanced).bincount(
-                minlength=self.num_classes
-            )
-            picked = torch.cat(draw_members(members(y, self.num_classes), wanted.tolist(), generator))
-        picked = picked.to(rows.y.device)
-        return Rows(rows.x[picked], rows.y[picked], None if rows.weight is None else rows.weight[picked])
-
-    def tensors(self, data: Rows) -> dict[str, Tensor]:
-        return {"x": data.x}
-
-    def replace(self, data: Rows, tensors: dict[str, Tensor]) -> Rows:
-        """Other features (``"x"``) or weights (``"weight"``); labels stay."""
-        if unknown := set(tensors) - {"x", "weight"}:
-            raise unknown_name("tensor of a synthetic table", min(unknown), ("x", "weight"))
-        return dataclasses.replace(data, **tensors)
-
-    def subset(self, data: Rows, index: Tensor) -> Rows:
-        """The rows ``index`` ``[b]``."""
-        return Rows(data.x[index], data.y[index], None if data.weight is None else data.weight[index])
-
-    def to(self, device: torch.device | str) -> TableTask:
-        return TableTask(self.data.to(device), self.model, self.width, self.weight_decay, self.penalty_kind)
 
     def spec(self) -> dict[str, Any]:
         """JSON-able settings, stored in the condensed file."""

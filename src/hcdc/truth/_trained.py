@@ -41,7 +41,7 @@ class TrainedTruth(Truth):
     with NaN for what is not finite, and a warning names them; `full_scores` ranks them last.
 
     Args:
-        task: The task on the original data; needs ``train``, ``val`` and ``test``.
+        task: The task on the original data; without a test set there are no test figures.
         space: The search space.
         recipe: The full recipe.
         device: Where to train.
@@ -68,9 +68,7 @@ class TrainedTruth(Truth):
     @cached_property
     def fingerprint(self) -> str:
         """Of the data; part of the cache key."""
-        if self._fingerprint is None and self.task.data is not None:
-            return str(self.task.data.fingerprint())
-        return str(self._fingerprint)
+        return self.task.fingerprint() if self._fingerprint is None else self._fingerprint
 
     def score(self, config: Config, part: str = "val", fidelity: int | None = None) -> float:
         """The score of a candidate, which is trained where it is not known; NaN where it diverged."""
@@ -171,10 +169,11 @@ class TrainedTruth(Truth):
                 records.append(self.file, {**line, **figures})
 
         task = self.task
+        parts = {"val": task.val} if task.test is None else {"val": task.val, "test": task.test}
         score(
             Job(
                 task, self.space, list(missing.values()), [task.train], self.recipe,
-                parts={"val": task.val, "test": task.test}, role="truth", device=self.device,
+                parts=parts, role="truth", device=self.device,
                 phase=(self.progress or Progress()).phase("full data", len(missing)),
                 on_batch=keep, keep_diverged=True,
             )
