@@ -793,7 +793,7 @@ def test_names_of_parts_in_a_mapping():
         assert data({**parts, called: extra}).fingerprint() == expected
     text = refused({**parts, "val": extra, "validation": extra})
     assert "the val part is given more than once, among train, test, val, validation; keep one" in text
-    assert "there is no train part beside test; parts are train, val" in refused({"test": parts["test"]})
+    assert "there is no train part besides test; parts are train, val" in refused({"test": parts["test"]})
 
 
 def test_classes_that_a_part_lacks_are_named(tmp_path, caplog):

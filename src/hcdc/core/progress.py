@@ -43,7 +43,7 @@ class Phase:
     def step(self, done: int, figure: str = "") -> None:
         """Report that ``done`` of ``total`` steps are finished; ``figure`` is the number to watch.
 
-        The time left is estimated from the steps of this run only, not from those of a resumed one.
+        The time left is estimated only from the steps of this run, not from those done before a resume.
         """
         now = time.monotonic()
         if self.first_step is None:

@@ -21,7 +21,7 @@ OTHER_NAMES = {"validation": "val", "valid": "val"}
 KNOWN_PARTS = "train, val (or validation, valid) and test"
 MOST_BYTES_IN_MEMORY = 4 * 2**30
 
-IMAGE_ARRAYS = "images are x_train, y_train, x_test, y_test (and x_val, y_val where there are some)"
+IMAGE_ARRAYS = "images are x_train, y_train, x_test, y_test (and x_val, y_val if any)"
 LAYOUTS = (
     "CLASS/*.{png,jpg,jpeg}, {train,val,test}/CLASS/*.{png,jpg,jpeg}, or x_train.npy, y_train.npy, "
     "x_test.npy, y_test.npy"

@@ -61,7 +61,7 @@ def from_object(
             )
         given[part] = content
     if "train" not in given:
-        raise InputError(f"there is no train part beside {' and '.join(given)}; parts are {KNOWN_PARTS}")
+        raise InputError(f"there is no train part besides {' and '.join(given)}; parts are {KNOWN_PARTS}")
     parts: dict[str, tuple[Tensor, Array]] = {}
     original: dict[str, tuple[int, int]] = {}
     for part, content in given.items():
