@@ -1,6 +1,6 @@
-"""hcdc makes a data set small enough to search on: condensed sets that rank models as the full data does.
+"""hcdc condenses a data set so that searching on the small copy ranks models as the full data does.
 
-Names are imported when they are first used: the command can answer Ctrl-C while torch loads.
+Names are imported on first use, so the command can answer Ctrl-C while torch loads.
 """
 
 from __future__ import annotations

@@ -278,7 +278,7 @@ def test_nothing_in_a_file_steers_the_terminal_or_is_imported(place, capsys):
         ({"method": "gcond"}, ["--set", "epochs=many"], "epochs"),
         ({}, ["--space", "gnn-zo"], "did you mean 'gnn-zoo'?"),
         ({}, ["--setting", "inductiv"], "did you mean 'inductive'?"),
-        ({}, ["--target", "label"], "not one; leave it out"),
+        ({}, ["--target", "label"], "not a table; leave it out"),
         ({}, ["--device", "gpu"], "--device 'gpu' is not known"),
         ({}, ["--device", "cpu:1"], "--device 'cpu:1' is not known"),
         ({"size": 2}, [], "--train-size 2: there are 3 classes"),

@@ -253,7 +253,7 @@ def test_other_forms():
         with pytest.raises(InputError) as caught:
             CondensedDataset(other, None, META).to_pyg()
         assert str(caught.value) == (
-            f"this condensed data set is of kind '{kind}', which PyG has no form for; "
+            f"this condensed data set is of kind '{kind}', which PyG cannot represent; "
             "use to_torch() or to_numpy()"
         )
 

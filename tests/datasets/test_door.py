@@ -105,7 +105,7 @@ def test_npz_reopens_and_notices_change(tmp_path):
     np.savez(path, **npz_content(labels=(np.arange(NODES) + 1) % CLASSES))
     with pytest.raises(InputError, match="has changed since the condensed file was made"):
         reopen(description)
-    with pytest.raises(InputError, match="handed over in memory"):
+    with pytest.raises(InputError, match="passed in memory"):
         reopen(data(path, split=(range(30), range(30, 60), range(60, 90))).describe())
 
 
@@ -123,7 +123,7 @@ def test_a_relative_path_is_reopened_from_another_folder(tmp_path, monkeypatch):
     with pytest.raises(InputError) as error:
         reopen(description)
     text = str(error.value)
-    assert f"'{tmp_path / 'toy.npz'}' does not exist; the condensed file says" in text
+    assert f"'{tmp_path / 'toy.npz'}', from which the condensed file was made, does not exist" in text
     assert "task=" in text
 
 
@@ -140,7 +140,7 @@ def test_a_relative_path_is_reopened_from_another_folder(tmp_path, monkeypatch):
         ({"labels": np.linspace(0, 1, NODES)}, "regression on nodes is not supported"),
         ({"labels": np.array(["a", "b", "c"] * 30)}, "integers 0 .. classes - 1"),
         ({"labels": np.array([{}] * NODES)}, "plain arrays"),
-        ({"labels": np.zeros((NODES, 5), int)}, "several labels a node are not supported"),
+        ({"labels": np.zeros((NODES, 5), int)}, "several labels per node are not supported"),
         ({"adj_indices": np.full(319, 500)}, "adj_* is not a sparse matrix"),
         ({"adj_shape": np.array([NODES, NODES + 1])}, "adjacency has shape (90, 91)"),
         (
@@ -169,7 +169,7 @@ def test_broken_files_are_refused(tmp_path):
     for content in (b"PK\x03\x04 no archive", b"", b"a text,\nof lines", whole[:-100]):
         path.write_bytes(content)
         text = refused(path)
-        assert "broken.npz' is not an .npz file, or is cut short" in text
+        assert "broken.npz' is not an .npz file, or is truncated" in text
         assert "pickle" not in text
     path.write_bytes(whole.replace(b"NUMPY", b"NUMPI", 1))
     assert "cannot be read as an npz file of plain arrays" in refused(path)
@@ -178,7 +178,7 @@ def test_broken_files_are_refused(tmp_path):
 def test_nobody_is_told_to_load_objects(tmp_path):
     np.savez(tmp_path / "bad.npz", **npz_content(labels=np.array([{}] * NODES)))
     text = refused(tmp_path / "bad.npz")
-    assert "something else than plain numbers" in text
+    assert "something other than plain numbers" in text
     assert "pickle" not in text
 
 
@@ -320,7 +320,7 @@ def test_arxiv_in_the_raw_layout(tmp_path, monkeypatch):
 
 def test_damaged_arxiv_is_refused(tmp_path):
     write_arxiv(tmp_path, **{"raw/num-node-list": [[NODES + 1]]})
-    assert "says 91 nodes and has features of 90" in refused("ogbn_arxiv", root=tmp_path)
+    assert "lists 91 nodes but features for 90" in refused("ogbn_arxiv", root=tmp_path)
     write_arxiv(tmp_path, **{"raw/edge": [[0, NODES]]})
     assert "an edge names node 90" in refused("ogbn_arxiv", root=tmp_path)
     (tmp_path / "ogbn_arxiv/raw/edge.csv.gz").write_bytes(b"no gzip")
@@ -439,12 +439,12 @@ def test_pyg_edge_weights_are_said_to_be_ignored(caplog):
         ({"y": torch.rand(NODES)}, "regression on nodes is not supported"),
         ({"edge_index": torch.tensor([[0], [NODES]])}, "an edge names node 90"),
         ({"x": torch.full((NODES, 2), torch.nan)}, "NaN or infinity in 180 places"),
-        ({"train_mask": torch.ones(NODES, dtype=torch.bool)}, "train_mask only"),
+        ({"train_mask": torch.ones(NODES, dtype=torch.bool)}, "has only train_mask"),
         (masks(30, 30, 90), "val part of the split is empty"),
         (masks(1, 30, 90), "class 1 is empty in the training part"),
         (
             {**masks(30, 60, 90), "test_mask": torch.ones(NODES, dtype=torch.bool)},
-            "both in train and in test",
+            "in both train and test",
         ),
     ],
 )
@@ -528,5 +528,5 @@ def test_amazon_is_what_pyg_reads():
 
 @pytest.mark.parametrize("seed", [-1, 1.5, True, "0"])
 def test_a_seed_is_a_whole_number_from_0_on(seed):
-    with pytest.raises(InputError, match=f"seed {seed!r}: give a whole number from 0 on"):
+    with pytest.raises(InputError, match=f"seed {seed!r}: give a whole number, 0 or more"):
         data("citeseer-embedded", seed=seed)

@@ -223,7 +223,7 @@ def test_damaged_cifar_is_refused(tmp_path):
     assert "is not a whole number of records of 3073 bytes" in refused("cifar10", root=tmp_path)
     file.write_bytes(content[: 5 * 3073])
     text = refused("cifar10", root=tmp_path)
-    assert f"'{file}' has 5 images, and the official file has 20" in text
+    assert f"'{file}' has 5 images, but the official file has 20" in text
     file.write_bytes(b"\x0a" + content[1:])
     assert "label 10 is out of range; 0 .. 9 is allowed" in refused("cifar10", root=tmp_path)
     write_cifar10(tmp_path, classes=9)
@@ -361,7 +361,7 @@ def test_a_file_with_the_name_of_a_set_stays_a_file(tmp_path):
         ({"y_train": numbers(30) - 1}, "label -1 is out of range"),
         ({"y_train": numbers(30) + 1, "y_test": numbers(12) + 1}, "labels start at 1 (1 .. 3)"),
         ({"y_train": numbers(30, 2) * 2, "y_test": numbers(12, 2) * 2}, "class 1 is empty"),
-        ({"y_train": numbers(30) * 10**9}, "class 3 is empty, the labels go up to 2000000000"),
+        ({"y_train": numbers(30) * 10**9}, "class 3 is empty, but labels go up to 2000000000"),
         ({"y_test": numbers(12, 4)}, "class 3 has no training image (there are some in test);"),
         ({"y_test": numbers(12) + 5}, "bad, test: label 7 is out of range; 0 .. 2 is allowed"),
         ({"y_test": numbers(12) - 1}, "bad, test: label -1 is out of range"),
@@ -376,8 +376,8 @@ def test_a_file_with_the_name_of_a_set_stays_a_file(tmp_path):
         ({"x_train": pixels(30, 16)}, "images have shape (30, 16)"),
         ({"x_train": pixels(30, 4, 4, 4)}, "1 channel (grey) or 3 (colour)"),
         ({"x_train": pixels(0, 4, 4), "y_train": numbers(0)}, "there are no images"),
-        ({"x_test": pixels(12, 4, 5)}, "those of train are 1 x 4 x 4 uint8, those of test are 1 x 4 x 5"),
-        ({"x_test": pixels(12, 4, 4) / 255}, "those of test are 1 x 4 x 4 float32"),
+        ({"x_test": pixels(12, 4, 5)}, "train has 1 x 4 x 4 uint8, test has 1 x 4 x 5"),
+        ({"x_test": pixels(12, 4, 4) / 255}, "test has 1 x 4 x 4 float32"),
     ],
 )
 def test_bad_arrays_are_refused(tmp_path, changes, words):
@@ -500,7 +500,7 @@ def test_folders_of_unknown_parts_say_how_they_were_read(tmp_path, names):
     text = refused(tmp_path)
     first = min(names)
     assert f"{first}/ant' is a folder in '{tmp_path / first}', which was read as a class folder" in text
-    assert "may be train, val (or validation, valid) and test, train among them" in text
+    assert "only train, val (or validation, valid) and test may stand above class folders" in text
 
 
 def test_files_that_are_no_images_are_left_out(tmp_path, caplog):
@@ -570,7 +570,7 @@ def test_transparency_and_depth_of_files(tmp_path):
     expected = np.ascontiguousarray(opaque[..., :3].transpose(2, 0, 1)).tobytes()
     assert expected in {row for row, _ in together(found, "train", "val", "test")}
     pillow.fromarray(np.full((6, 5), 3000, np.uint16)).save(tmp_path / "both" / "cat" / "2.png")
-    assert "8 bits a channel are needed" in refused(tmp_path / "both")
+    assert "8 bits per channel are needed" in refused(tmp_path / "both")
 
 
 def test_jpeg_files(tmp_path):
@@ -742,7 +742,7 @@ def test_dicts_with_an_image_and_a_label():
     assert "image= names no column; choose one of: picture, label, kind" in refused(other)
     assert "did you mean 'picture'?" in refused(other, image="pictur")
     pairs = Pairs(lambda k: (x[k], int(y[k])))
-    assert "keys of a Dataset of dicts, and a Pairs has none" in refused(pairs, image="image")
+    assert "keys of a Dataset of dicts, but a Pairs has none" in refused(pairs, image="image")
 
 
 def test_grey_arrays_and_lists_of_images():
@@ -777,11 +777,11 @@ def test_parts_are_compared_as_they_came():
         assert found.split == expected.split
         assert "resized from 100 x 80 to 64 x 51" in found.split
     other = {"train": pairs, "test": (x.repeat(2, 1).repeat(2, 2), y)}
-    assert "train are 3 x 100 x 80 uint8, those of test are 3 x 200 x 160 uint8" in refused(other)
+    assert "train has 3 x 100 x 80 uint8, test has 3 x 200 x 160 uint8" in refused(other)
     grey = Pairs(lambda k: (x[k, :9, :9, 0], int(y[k])))
     colour = Pairs(lambda k: (x[k, :9, :9], int(y[k])))
     text = refused({"train": grey, "val": grey, "test": colour})
-    assert "those of train are 1 x 9 x 9 uint8, those of test are 3 x 9 x 9 uint8" in text
+    assert "train has 1 x 9 x 9 uint8, test has 3 x 9 x 9 uint8" in text
     assert data({"train": grey, "test": grey}).shape == (1, 9, 9)
 
 
@@ -793,7 +793,7 @@ def test_names_of_parts_in_a_mapping():
         assert data({**parts, called: extra}).fingerprint() == expected
     text = refused({**parts, "val": extra, "validation": extra})
     assert "the val part is given more than once, among train, test, val, validation; keep one" in text
-    assert "there is no train part beside test; parts are train, val" in refused({"test": parts["test"]})
+    assert "there is no train part besides test; parts are train, val" in refused({"test": parts["test"]})
 
 
 def test_classes_that_a_part_lacks_are_named(tmp_path, caplog):
@@ -829,7 +829,7 @@ def test_bad_objects_are_refused():
     assert "has the label 'cat'" in refused(Pairs(lambda k: (zeros, "cat")))
     assert "has the label 0.5" in refused(Pairs(lambda k: (zeros, 0.5)))
     assert "example 0 is a int, not a pair" in refused(Pairs(lambda k: k))
-    assert "is a str and no image" in refused(Pairs(lambda k: ("a.png", 0)))
+    assert "is a str, not an image" in refused(Pairs(lambda k: ("a.png", 0)))
     assert "has shape (2, 4, 4)" in refused(Pairs(lambda k: (zeros[:2], 0)))
     text = refused(Pairs(lambda k: (torch.zeros(3, 4, 4 + (k > 6)), k % 2)))
     assert "example 0 of train is 4 x 4 float32, example 7 of train is 4 x 5 float32" in text
@@ -838,7 +838,7 @@ def test_bad_objects_are_refused():
     parts = {
         part: Pairs(lambda k, n=n: (torch.zeros(3, n, n), k % 2)) for part, n in (("train", 4), ("test", 5))
     }
-    assert "those of train are 3 x 4 x 4 float32, those of test are 3 x 5 x 5 float32" in refused(parts)
+    assert "train has 3 x 4 x 4 float32, test has 3 x 5 x 5 float32" in refused(parts)
     assert "part 'tset' is not known; did you mean 'test'?" in refused({"train": (zeros, 0), "tset": 1})
     assert "not the pair (x, y)" in refused({"train": (zeros, zeros, zeros)})
     columns = Columns(photo=[zeros], label=[0])

@@ -153,9 +153,9 @@ def test_names_of_kinds_are_taken_once():
     other = dataclasses.make_dataclass("Other", [], bases=(Waves,), frozen=True, eq=False)
     with pytest.raises(InputError, match=r"kind 'wave' is taken by test_labelled\.Waves; choose another"):
         register_kind(other)
-    with pytest.raises(InputError, match="train is Other, which is no registered kind"):
+    with pytest.raises(InputError, match="train is Other, which is not a registered kind"):
         CondensedDataset(other(waves().x, waves().y), None, META)
-    with pytest.raises(InputError, match="train is list, which is no registered kind"):
+    with pytest.raises(InputError, match="train is list, which is not a registered kind"):
         CondensedDataset([1], None, META)
 
 

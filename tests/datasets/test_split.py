@@ -75,7 +75,7 @@ def test_masks_and_indices_are_the_same():
         ("public", "split 'public' is not known"),
         (([0], [1]), "three index arrays"),
         (5, "three index arrays"),
-        (([0], [0], [1]), "both in train and in val"),
+        (([0], [0], [1]), "in both train and val"),
         (([0], [1], []), "test part of the split is empty"),
         (([0], [1], [9]), "names example 9; there are examples 0 .. 5"),
         (([-2], [1], [3]), "names example -2"),

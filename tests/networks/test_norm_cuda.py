@@ -63,4 +63,4 @@ def test_kernels_that_work_are_said_to_work(monkeypatch, caplog):
     assert _norm_cuda.works()
     monkeypatch.setattr(_norm_cuda, "_run", lambda *given: 1 / 0)
     assert not _norm_cuda.works()
-    assert "torch's, which is slower, is used" in caplog.text
+    assert "using torch's, which is slower" in caplog.text

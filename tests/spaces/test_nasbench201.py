@@ -81,7 +81,7 @@ def test_what_is_no_cell_is_refused_with_what_is_one(cell):
             InputError, match=r"is not a cell; a cell is a string such as '\|nor_conv"
         ) as error:
             helper(cell)
-        assert "6 of them, each from 0 to 4, such as [3, 0, 1, 0, 0, 4]" in str(error.value)
+        assert "6 operation numbers from 0 to 4, such as [3, 0, 1, 0, 0, 4]" in str(error.value)
 
 
 def test_what_a_user_needs_of_cells_is_public():
@@ -215,7 +215,7 @@ def test_a_string_that_is_no_cell_is_refused_in_one_sentence(cell, words):
 
 def test_bad_numbers_and_settings_are_refused():
     for numbers in ((1, 2, 3), (0, 0, 0, 0, 0, 5), (-1, 0, 0, 0, 0, 0)):
-        with pytest.raises(InputError, match="6 of them, each from 0 to 4"):
+        with pytest.raises(InputError, match="6 operation numbers from 0 to 4"):
             operations(numbers)
     with pytest.raises(InputError, match="got 0 and 16"):
         NASBench201(cells=0)

@@ -1,1 +1,1 @@
-"""What everybody may use: errors, seeds, files, ranks, records, recipes, sparse matrices, progress."""
+"""What every room may use: errors, seeds, files, ranks, records, recipes, sparse matrices, progress."""

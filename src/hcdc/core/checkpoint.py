@@ -1,6 +1,6 @@
-"""Checkpoints: one safetensors file, keyed by what is computed: only the same command continues.
+"""Checkpoints: one safetensors file, keyed by what is computed, so only the same command resumes from it.
 
-`Loop` is the loop of every long computation: it continues where a saved state stands, saves and reports.
+`Loop` runs every long computation: it resumes from a saved state, saves and reports.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from hcdc.core.files import write_atomic
 from hcdc.core.progress import Phase
 
 SAVE_SECONDS = 5.0
-"""Seconds between two saved states of a loop: what an interruption can lose, rounded up to whole steps."""
+"""Seconds between saves. An interruption loses at most this, rounded up to whole steps."""
 
 
 def content_key(values: Mapping[str, Any]) -> str:
-    """A hash of a JSON-able description: equal runs have equal keys."""
+    """Hash a JSON-able description; equal runs have equal keys."""
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
 class Clock:
-    """Seconds of a computation, those of interrupted runs included as far as they are of use.
+    """Seconds of a computation, including the saved work of interrupted runs.
 
     Attributes:
-        earlier: Seconds up to the last state that was saved by an earlier run and loaded by this one.
+        earlier: Seconds that earlier runs spent up to the state that this run loaded.
     """
 
     def __init__(self) -> None:
@@ -47,13 +47,13 @@ class Clock:
 
 
 class Checkpoint:
-    """State of one long computation on disk.
+    """The state of one long computation on disk.
 
     Args:
-        path: The file; None switches checkpoints off.
-        key: What the run is (see `content_key`); a file with another key is ignored.
-        clock: Its seconds are saved too; shared with the checkpoints of its phases.
-        parent: The checkpoint that this is a phase of.
+        path: The file; None turns checkpoints off.
+        key: Identifies the run (see `content_key`); a file with another key is ignored.
+        clock: The run's clock, saved with the state and shared with its phases.
+        parent: The checkpoint of the whole run, if this is one phase of it.
     """
 
     def __init__(
@@ -68,18 +68,18 @@ class Checkpoint:
         self.clock = clock or Clock()
 
     def child(self, name: str) -> Checkpoint:
-        """A checkpoint for one phase of the run, in a file of its own."""
+        """A checkpoint for one phase of the run, in its own file."""
         if self.path is None:
             return Checkpoint(None, clock=self.clock, parent=self)
         path = self.path.with_name(f"{self.path.name}.{name}")
         return Checkpoint(path, f"{self.key}/{name}", self.clock, self)
 
     def beside(self, name: str) -> Checkpoint:
-        """A phase that this one shares with the others of its parent; of a run without phases, its child."""
+        """A phase shared with the other phases of the parent; without a parent, a child."""
         return (self.parent or self).child(name)
 
     def begun(self) -> bool:
-        """Whether an earlier run has left a state of this one, or of one of its phases."""
+        """Whether an earlier run saved a state of this computation or of one of its phases."""
         if self.path is None or not self.path.parent.is_dir():
             return False
         for file in self.path.parent.iterdir():
@@ -94,7 +94,7 @@ class Checkpoint:
         return False
 
     def timed_anew(self) -> Checkpoint:
-        """The same checkpoint with a clock of its own, which begins now."""
+        """The same checkpoint with a new clock that starts now."""
         return Checkpoint(self.path, self.key)
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -114,7 +114,7 @@ class Checkpoint:
             return None
 
     def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """Write the state, whole or not at all."""
+        """Write the state atomically."""
         if self.path is None:
             return
         plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
@@ -122,42 +122,42 @@ class Checkpoint:
         write_atomic(self.path, save(plain, told))
 
     def remove(self) -> None:
-        """Delete the file, if there is one."""
+        """Delete the file if it exists."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
 
 class Resumable(ABC):
-    """What a loop changes and a checkpoint keeps."""
+    """State that a loop changes and a checkpoint saves."""
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """The tensors, which stay where they are."""
+        """The tensors to save; `restore` writes into them in place."""
 
     def values(self) -> dict[str, Any]:
-        """What else is kept (JSON-able); nothing by default."""
+        """Other JSON-able values to save; none by default."""
         return {}
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
-        """Take up a saved state; False where it cannot be used here."""
+        """Load a saved state; return False if it cannot be used."""
         for name, own in self.tensors().items():
             own.copy_(tensors[name])
         return True
 
 
 class Loop:
-    """The steps of a long computation, from where an earlier run has left them.
+    """The steps of a long computation, resumed where an earlier run stopped.
 
     Args:
-        state: What the steps change; a saved state is taken up at once.
-        checkpoint: Where it is kept.
-        total: Number of steps in all.
-        name: What diverges where something is not finite, e.g. ``"DM"``.
-        unit: What a step is called there.
-        every: The state is saved after multiples of this many steps only.
+        state: What the steps change; a saved state is loaded at once.
+        checkpoint: Where the state is saved.
+        total: Total number of steps.
+        name: Name of the computation in error messages, e.g. ``"DM"``.
+        unit: Name of a step in error messages.
+        every: Save only after multiples of this many steps.
 
     Attributes:
-        done: Steps made, those of earlier runs included.
+        done: Steps done, including those of earlier runs.
 
     Example:
         >>> import torch
@@ -192,7 +192,7 @@ class Loop:
             self.done = int(saved[1]["done"])
 
     def steps(self, phase: Phase | None = None) -> Iterator[int]:
-        """The numbers, from 0, of the steps that are left; each ends with `made`, which reports."""
+        """Yield the numbers of the remaining steps, counted from 0; end each step with `made`."""
         self.phase, self.saved = phase, time.monotonic()
         if phase is not None:
             phase.first_step = self.done
@@ -200,7 +200,7 @@ class Loop:
             yield self.done
 
     def made(self, figure: str = "", count: int = 1) -> None:
-        """``count`` more steps are made: save the state if it is time, and report the figure that matters."""
+        """Count ``count`` more steps, save the state when due, and report ``figure``."""
         self.done += count
         due = self.done % self.every == 0 and time.monotonic() - self.saved >= SAVE_SECONDS
         if due or self.done == self.total:
@@ -210,11 +210,11 @@ class Loop:
             self.phase.step(self.done, figure)
 
     def check(self, why: str, *values: float | Tensor, count: int = 1) -> None:
-        """Stop with a diagnosis where a value of the ``count`` steps under way is NaN or infinite.
+        """Stop with a diagnosis if a value of the current ``count`` steps is NaN or infinite.
 
         Args:
-            why: Where that comes from and what to try.
-            values: Numbers, and tensors all of whose entries are looked at.
+            why: The likely cause and what to try.
+            values: Numbers, or tensors whose entries are all checked.
         """
         for value in values:
             if not (bool(value.isfinite().all()) if isinstance(value, Tensor) else math.isfinite(value)):

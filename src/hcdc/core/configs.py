@@ -11,5 +11,5 @@ Config = dict[str, Any]
 
 
 def config_hash(config: Config) -> str:
-    """A hash of a configuration that does not depend on the order of keys; the identity of a candidate."""
+    """Hash a configuration, ignoring the order of keys; this identifies a candidate."""
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]

@@ -9,11 +9,11 @@ from types import ModuleType
 
 
 class HcdcError(Exception):
-    """Base of every error that hcdc raises on purpose; its text is one sentence for the user."""
+    """Base of every error that hcdc raises on purpose; the text is one sentence for the user."""
 
 
 class InputError(HcdcError):
-    """The user's input cannot be used; the command line exits with code 2 and writes nothing."""
+    """The user's input cannot be used; the command exits with code 2 and writes nothing."""
 
 
 class NumericalError(HcdcError):
@@ -21,19 +21,19 @@ class NumericalError(HcdcError):
 
 
 def nearest(name: str, choices: Iterable[str]) -> str | None:
-    """The choice that is spelled most like ``name``, whatever the case; None if none is near."""
+    """The choice spelled most like ``name``, ignoring case; None if none is close."""
     plain = {choice.lower(): choice for choice in choices}
     near = difflib.get_close_matches(name.lower(), plain, n=1, cutoff=0.5)
     return plain[near[0]] if near else None
 
 
 def unknown_name(what: str, name: str, choices: Iterable[str]) -> InputError:
-    """An `InputError` for a name that is not one of ``choices``, with the nearest match.
+    """An `InputError` for a name outside ``choices``; it suggests the nearest match.
 
     Args:
         what: What the name stands for, e.g. ``"--method"``.
-        name: What was given.
-        choices: The names that are allowed.
+        name: The name given.
+        choices: The allowed names.
     """
     allowed = sorted(choices)
     near = nearest(name, allowed)
@@ -42,11 +42,11 @@ def unknown_name(what: str, name: str, choices: Iterable[str]) -> InputError:
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import an optional dependency, or say which extra brings it.
+    """Import an optional dependency, or say which extra installs it.
 
     Args:
         module: Module to import, e.g. ``"torch_geometric"``.
-        extra: Extra of this package that installs it, e.g. ``"graph"``.
+        extra: The extra of this package that installs it, e.g. ``"graph"``.
     """
     try:
         return importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""Files that are whole or absent: temporary name, flush, rename; and a lock between processes."""
+"""Atomic file writes (temporary name, flush, rename) and a lock between processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ except ImportError:  # pragma: no cover - not POSIX
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; rename it onto that if the block succeeds, else remove it."""
+    """Yield a temporary path beside ``path``; rename it to ``path`` if the block succeeds, else remove it."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
@@ -35,14 +35,14 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_atomic(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Write a whole file or none."""
+    """Write a file atomically."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @contextlib.contextmanager
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold an exclusive lock on ``path`` (created beside the data) while the block runs."""
+    """Hold an exclusive lock on the lock file ``path`` while the block runs."""
     lock = Path(path)
     lock.parent.mkdir(parents=True, exist_ok=True)
     with open(lock, "a") as handle:
@@ -52,5 +52,5 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def cache_root() -> Path:
-    """The folder for what the library keeps between runs: ``$HCDC_CACHE``, else ``~/.cache/hcdc``."""
+    """The cache folder: ``$HCDC_CACHE``, else ``~/.cache/hcdc``."""
     return Path(os.environ.get("HCDC_CACHE") or Path.home() / ".cache" / "hcdc")

@@ -1,4 +1,4 @@
-"""Labels by class: how many each class gets, who its members are, and a draw among them."""
+"""Labels by class: how many each class gets, its members, and draws from them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hcdc.core.errors import InputError
 def allocate_labels(
     y: Tensor, size: int, num_classes: int, what: str = "train_size", balanced: bool = False
 ) -> Tensor:
-    """Synthetic labels ``[size]``, sorted by class, in the proportions of ``y``; at least one a class.
+    """Synthetic labels ``[size]``, sorted by class, in the proportions of ``y``; at least one per class.
 
-    Largest remainders decide rounding, so that the counts add up to ``size``.
+    Counts are rounded by largest remainders, so they add up to ``size``.
 
     Args:
         y: Original labels, 0 .. num_classes - 1.
-        size: How many labels; at least the number of classes and at most ``len(y)``.
+        size: Number of labels, from ``num_classes`` to ``len(y)``.
         num_classes: Number of classes.
-        what: The argument to name in an error: the part and ``_size``.
-        balanced: Equal counts a class as far as its labels last, instead of the proportions of ``y``.
+        what: Argument to name in errors, e.g. ``"train_size"``.
+        balanced: Use equal counts per class, as far as each class has labels.
     """
     counts = torch.bincount(y.cpu(), minlength=num_classes).double()
     if bool((counts == 0).any()):
@@ -52,18 +52,18 @@ def allocate_labels(
 
 
 def members(y: Tensor, num_classes: int) -> list[Tensor]:
-    """For each class the positions in ``y`` that carry it, on the CPU."""
+    """For each class, its positions in ``y``, on the CPU."""
     labels = y.cpu()
     return [torch.nonzero(labels == c).flatten() for c in range(num_classes)]
 
 
 def draw_members(pools: Sequence[Tensor], counts: Sequence[int], generator: torch.Generator) -> list[Tensor]:
-    """For each class some of its positions, drawn without repeats.
+    """For each class, some of its positions, drawn without repeats.
 
     Args:
-        pools: The positions of each class, as `members` gives them.
-        counts: How many to draw from each class; a class with fewer members gives all of them.
-        generator: Where the draws come from; one permutation per class.
+        pools: The positions of each class, from `members`.
+        counts: How many to draw per class; a class with fewer members gives all of them.
+        generator: Random stream; draws one permutation per class.
     """
     return [
         pool[torch.randperm(len(pool), generator=generator)[:count]] for pool, count in zip(pools, counts)

@@ -1,7 +1,7 @@
-"""Other people's code: modules that register kinds of data, tasks, spaces, condensers or rivals.
+"""Plugins: modules that register kinds of data, tasks, spaces, condensers or rivals.
 
-An installed package names such a module in the entry point group ``hcdc.plugins``; a module that is not
-installed is imported by name or by the path of its file. Nothing named in a condensed file is imported.
+Installed packages list them in the entry point group ``hcdc.plugins``. Other modules are imported by name or
+file path. Nothing named in a condensed file is imported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger("hcdc")
 
 @functools.cache
 def load_plugins() -> None:
-    """Import what installed packages register, once; a warning says which of it could not be imported."""
+    """Import the plugins of installed packages, once; log a warning for each that fails."""
     for entry in metadata.entry_points(group=GROUP):
         try:
             entry.load()
@@ -37,11 +37,11 @@ def import_module_or_file(text: str) -> ModuleType:
     """Import a module, once.
 
     Args:
-        text: A module's name, also of one in the current folder, or the path of a ``.py`` file. A file is
+        text: A module name (modules in the current folder work too) or the path of a ``.py`` file. A file is
             imported under its own name and may import its neighbours.
 
     Raises:
-        InputError: There is no such module, or it fails; the sentence says how.
+        InputError: The module does not exist or fails to import.
     """
     place = Path(text)
     try:
@@ -56,7 +56,7 @@ def import_module_or_file(text: str) -> ModuleType:
 
 
 def load_attribute(text: str) -> Any:
-    """The object that ``MODULE:NAME`` or ``FILE.py:NAME`` names."""
+    """The object named by ``MODULE:NAME`` or ``FILE.py:NAME``."""
     place, _, name = text.rpartition(":")
     if not place or not name:
         raise InputError(f"'{text}' must be FILE.py:NAME or MODULE:NAME")
@@ -89,7 +89,7 @@ def _import_file(file: Path) -> ModuleType:
 
 
 def _add_folder(folder: str) -> None:
-    """Let modules be found in a folder, after all other places."""
+    """Search a folder for modules, after all other places."""
     if folder not in sys.path:
         sys.path.append(folder)
 

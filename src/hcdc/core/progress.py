@@ -1,7 +1,7 @@
 """Progress of long work: phase k of n, step, the figure that matters, time left, peak memory.
 
-On a terminal one live line; elsewhere log lines at most every few seconds. The library itself never prints:
-unless a command asks for ``live``, the steps go to the logger ``hcdc`` at level INFO.
+With ``live``, one terminal line is rewritten. Otherwise steps go to the logger ``hcdc`` at level INFO, at
+most one line every few seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger("hcdc")
 
 
 def peak_memory_gib() -> float:
-    """Peak memory of this process in GiB: of the GPU where one is in use, else resident set size."""
+    """Peak memory of this process in GiB: GPU memory if a GPU is in use, else resident set size."""
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return torch.cuda.max_memory_allocated() / 2**30
     unit = 1 if sys.platform == "darwin" else 1024
@@ -28,12 +28,12 @@ def peak_memory_gib() -> float:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words, a second at least, and hours where there are many."""
+    """Seconds in words, at least one second; long durations also in hours."""
     return f"{max(seconds, 1.0):,.0f} s" + (f" ({seconds / 3600:,.1f} h)" if seconds >= 5400 else "")
 
 
 class Phase:
-    """One phase of a run; ``step`` is called after each unit of work."""
+    """One phase of a run; call ``step`` after each unit of work."""
 
     def __init__(self, owner: Progress, name: str, total: int):
         self.owner, self.name, self.total = owner, name, total
@@ -41,9 +41,9 @@ class Phase:
         self.first_step: int | None = None
 
     def step(self, done: int, figure: str = "") -> None:
-        """Report that ``done`` of ``total`` steps are made; ``figure`` is what matters, now and at its best.
+        """Report that ``done`` of ``total`` steps are finished; ``figure`` is the number to watch.
 
-        A run that continues begins at a later step: the time left counts only the steps made now.
+        The time left is estimated only from the steps of this run, not from those done before a resume.
         """
         now = time.monotonic()
         if self.first_step is None:
@@ -62,11 +62,11 @@ class Phase:
 
 
 class Progress:
-    """Counts phases and says where a run stands.
+    """Counts phases and reports progress.
 
     Args:
-        count: Number of phases of the run; 0 where it is not known.
-        every: Seconds between two reports of one phase.
+        count: Number of phases in the run; 0 if unknown.
+        every: Seconds between two reports of a phase.
         live: Rewrite one terminal line instead of logging.
     """
 
@@ -80,11 +80,11 @@ class Progress:
         return Phase(self, name, total)
 
     def where(self) -> str:
-        """The phase, and of how many where that is known."""
+        """The phase number, with the total if it is known."""
         return f"{self.index}/{self.count}" if self.index <= self.count else str(self.index)
 
     def report(self, text: str, last: bool = False) -> None:
-        """Say where the run stands; ``last`` ends the live line."""
+        """Show or log one line; ``last`` ends the live line."""
         if self.live:
             width = shutil.get_terminal_size().columns - 1
             print(f"\r\x1b[2K{text[:width]}", end="\n" if last else "", file=sys.stderr, flush=True)
@@ -93,13 +93,13 @@ class Progress:
 
 
 def usual_progress() -> Progress:
-    """What a caller in Python sees where nothing is said: a live line on a terminal or in a notebook."""
+    """The default in Python: a live line on a terminal or in a notebook, else the log."""
     return Progress(live=sys.stderr.isatty() or "ipykernel" in sys.modules)
 
 
 @contextmanager
 def timed() -> Iterator[list[float]]:
-    """Measure the seconds of a block; the list holds them afterwards."""
+    """Time a block; the list holds its seconds afterwards."""
     out: list[float] = []
     if torch.cuda.is_available():
         torch.cuda.synchronize()

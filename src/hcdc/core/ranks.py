@@ -32,18 +32,18 @@ def _undefined(a: Array, b: Array) -> bool:
 
 
 def standard(values: Array) -> Array:
-    """Values with mean 0 and variance 1, or all 0 where they are equal."""
+    """Values with mean 0 and variance 1, or all 0 if they are equal."""
     found: Array = (values - values.mean()) / max(float(values.std()), 1e-12)
     return found
 
 
 def standard_ranks(values: ArrayLike) -> Array:
-    """Average ranks with mean 0 and variance 1, or all 0 where values are equal."""
+    """Average ranks with mean 0 and variance 1, or all 0 if the values are equal."""
     return standard(stats.rankdata(np.asarray(values, np.float64)))
 
 
 def standard_tensor_ranks(values: Tensor) -> Tensor:
-    """`standard_ranks` of ``values [B]`` where they are, in their type: nothing is read from the device."""
+    """`standard_ranks` of ``values [B]`` on their device and in their type, without synchronising."""
     below = (values[:, None] > values[None]).to(values.dtype).sum(1)
     equal = (values[:, None] == values[None]).to(values.dtype).sum(1)
     ranks = below + (equal - 1) / 2
@@ -52,7 +52,7 @@ def standard_tensor_ranks(values: Tensor) -> Tensor:
 
 
 def spearman(truth: ArrayLike, proxy: ArrayLike) -> float:
-    """Spearman's rank correlation; NaN where it is not defined (constant or non-finite, fewer than two)."""
+    """Spearman's rank correlation; NaN for constant or non-finite scores, or fewer than two."""
     a, b = _pair(truth, proxy)
     if _undefined(a, b):
         return math.nan
@@ -61,15 +61,15 @@ def spearman(truth: ArrayLike, proxy: ArrayLike) -> float:
 
 
 def kendall(truth: ArrayLike, proxy: ArrayLike) -> float:
-    """Kendall's tau-b; NaN where it is not defined."""
+    """Kendall's tau-b; NaN if undefined."""
     a, b = _pair(truth, proxy)
     return math.nan if _undefined(a, b) else float(stats.kendalltau(a, b).statistic)
 
 
 def top_k_overlap(truth: ArrayLike, proxy: ArrayLike, k: int) -> float:
-    """Share of the ``k`` best by truth (higher is better) that are among the ``k`` best by proxy.
+    """Share of the ``k`` best by truth (higher is better) that are also among the ``k`` best by proxy.
 
-    NaN where there are not more than ``k``: all of them are all of them, whatever the proxy says.
+    NaN for ``k`` or fewer candidates, where any proxy would score 1.
     """
     a, b = _pair(truth, proxy)
     if not 1 <= k < len(a):
@@ -79,7 +79,7 @@ def top_k_overlap(truth: ArrayLike, proxy: ArrayLike, k: int) -> float:
 
 
 def upper_half_spearman(truth: ArrayLike, proxy: ArrayLike) -> float:
-    """Spearman's correlation among the better half by truth, where a search decides."""
+    """Spearman's correlation within the better half by truth, which matters most to a search."""
     a, b = _pair(truth, proxy)
     keep = np.argsort(-a, kind="stable")[: (len(a) + 1) // 2]
     return spearman(a[keep], b[keep])
@@ -88,7 +88,7 @@ def upper_half_spearman(truth: ArrayLike, proxy: ArrayLike) -> float:
 def regret(truth: ArrayLike, proxy: ArrayLike) -> float:
     """Best truth minus the truth of the proxy's pick (in the unit of ``truth``).
 
-    The pick is the first of the best; a non-finite proxy score is never picked where there is a finite one.
+    Ties go to the first candidate. A non-finite proxy score is picked only if none is finite.
     """
     a, b = _pair(truth, proxy)
     return float(a.max() - a[int(np.argmax(np.where(np.isfinite(b), b, -np.inf)))])
@@ -115,12 +115,11 @@ def bootstrap(
     draws: int = 1000,
     seed: int = 0,
 ) -> Interval:
-    """Percentile interval of a rank statistic, resampling candidates in pairs.
+    """Percentile interval of a rank statistic, resampling (truth, proxy) pairs.
 
-    It always holds the statistic itself, and is widened where few candidates, or many ties, would leave that
-    outside. Draws in which the statistic is not defined are left out: the interval is that of resamples in
-    which candidates differ. Where these are fewer than three in five, as with two candidates, or where the
-    statistic is not defined, there is no interval: (NaN, NaN).
+    The interval is widened if needed to contain the statistic itself, which few candidates or many ties can
+    leave outside. Draws with an undefined statistic are dropped. The interval is (NaN, NaN) if fewer than
+    three in five draws remain, as with two candidates, or if the statistic itself is undefined.
     """
     a, b = _pair(truth, proxy)
     rng = numpy_stream(seed, "bootstrap")
@@ -132,7 +131,7 @@ def bootstrap(
 
 
 def percentiles(value: float, draws: Array, level: float) -> tuple[float, float]:
-    """The middle ``level`` of draws of a statistic, widened to hold its ``value``; see `bootstrap`."""
+    """The middle ``level`` of ``draws``, widened to contain ``value``; see `bootstrap`."""
     kept = draws[np.isfinite(draws)]
     if not math.isfinite(value) or len(kept) < max(1.0, 0.6 * len(draws)):
         return math.nan, math.nan

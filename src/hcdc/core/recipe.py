@@ -1,4 +1,4 @@
-"""How a candidate is trained and scored: the full recipe on the full data, the calibrated one on the copy."""
+"""How a candidate is trained and scored: one recipe for the full data, a calibrated one for the copy."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ STATISTICS = ("batch", "train")
 class Recipe(Settings):
     """A training recipe, with L2 weight decay in the loss.
 
-    Graphs and tables take full-batch Adam (``batch`` 0). Images take mini-batches, by SGD with momentum .9
-    and a cosine from ``lr`` down to ``lr_end``.
+    Graphs and tables use full-batch Adam (``batch`` 0). Images use mini-batch SGD with momentum .9 and a
+    cosine schedule from ``lr`` to ``lr_end``.
 
     Attributes:
-        steps: Optimiser steps; the last step is scored.
-        lr: Learning rate (of SGD: the first).
+        steps: Optimiser steps; the final parameters are scored.
+        lr: Learning rate; for SGD, the initial one.
         weight_decay: Coefficient w of ``w/2 * ||theta||^2`` in the training loss.
         seeds: Independent initialisations whose scores are averaged.
-        metric: What ranks candidates on the validation set, ``"accuracy"`` (higher is better) or ``"loss"``
+        metric: What ranks candidates on the validation set: ``"accuracy"`` (higher is better) or ``"loss"``
             (lower is better).
         optimizer: ``"adam"`` (constant rate) or ``"sgd"``.
-        batch: Examples of a mini-batch, drawn epoch by epoch without repeats; 0 is all.
-        lr_end: The last learning rate of SGD's cosine.
-        clip: Largest norm of the gradient; 0 is no limit (SGD).
-        augment: ``"none"``; ``"crop"``: each image is shifted by up to an eighth of its side; or
-            ``"flip-crop"``: it is mirrored or not as well.
-        statistics: What BatchNorm takes its statistics from when images are scored: ``"batch"``, the images
-            that are scored, or ``"train"``, the training images.
+        batch: Mini-batch size, drawn epoch by epoch without repeats; 0 means all examples.
+        lr_end: Final learning rate of SGD's cosine schedule.
+        clip: Largest gradient norm (SGD); 0 means no limit.
+        augment: ``"none"``, ``"crop"`` (shift each image by up to an eighth of its side) or ``"flip-crop"``
+            (also mirror it at random).
+        statistics: Source of BatchNorm's statistics when images are scored: ``"batch"`` (the scored images)
+            or ``"train"`` (the training images).
     """
 
     steps: int = setting(200, least=1)
@@ -68,5 +68,5 @@ class Recipe(Settings):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
-        """The recipe that `as_dict` described."""
+        """The recipe that `as_dict` describes."""
         return cls.from_preset(overrides=values)

@@ -1,4 +1,4 @@
-"""Records: JSON lines that carry what a figure needs to be believed (commit, device, versions, seconds)."""
+"""Records: JSON lines with the evidence behind a figure (commit, device, versions, seconds)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def device_name(device: torch.device | str) -> str:
 
 
 def commit() -> str | None:
-    """The commit of the source tree in use, ``+`` appended where it has changes; None where it has none.
+    """The commit of the source tree in use, with ``+`` appended for uncommitted changes; else None.
 
-    An installed package is none of the tree that happens to lie around it. ``HCDC_COMMIT`` overrides.
+    An installed package has no commit, even inside another repository. ``HCDC_COMMIT`` overrides.
     """
     if given := os.environ.get("HCDC_COMMIT"):
         return given
@@ -41,7 +41,7 @@ def commit() -> str | None:
 
 
 def _git(*command: str) -> str | None:
-    """What git says in the folder of this file; None where it cannot."""
+    """Output of a git command in the folder of this file; None if it fails."""
     here = str(Path(__file__).resolve().parent)
     try:
         done = subprocess.run(["git", "-C", here, *command], capture_output=True, text=True, timeout=10)
@@ -51,7 +51,7 @@ def _git(*command: str) -> str | None:
 
 
 def version() -> str:
-    """The library's version; ``"source"`` where it runs uninstalled."""
+    """The library's version; ``"source"`` if it is not installed."""
     try:
         return metadata.version("hcdc")
     except metadata.PackageNotFoundError:
@@ -59,7 +59,7 @@ def version() -> str:
 
 
 def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
-    """What a record says of where it was made."""
+    """What a record says about where it was made."""
     return {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": commit(),
@@ -71,7 +71,7 @@ def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
 
 
 def jsonable(value: Any) -> Any:
-    """Plain JSON of nested values: tensors and arrays become lists, NaN and infinity become None."""
+    """Nested values as plain JSON: tensors and arrays become lists, NaN and infinity become None."""
     if isinstance(value, Mapping):
         return {str(k): jsonable(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -84,7 +84,7 @@ def jsonable(value: Any) -> Any:
 
 
 def append(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
-    """Append one JSON line, whole, under a lock; what a killed process left of its last line is removed."""
+    """Append one JSON line under a lock, after removing a half-written last line."""
     line = json.dumps(jsonable(record), sort_keys=True) + "\n"
     target = Path(path)
     with locked(target.with_name(f".{target.name}.lock")):
@@ -96,7 +96,7 @@ def append(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
 
 
 def _cut_half_line(path: Path) -> None:
-    """Cut a file after its last newline."""
+    """Truncate a file after its last newline."""
     if not path.exists() or not path.stat().st_size:
         return
     with open(path, "rb+") as handle:
@@ -107,12 +107,12 @@ def _cut_half_line(path: Path) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """The records of a JSON-lines file; a half-written last line (a killed process) is passed over."""
+    """The records of a JSON-lines file; a half-written last line (from a killed process) is skipped."""
     with open(path, "rb") as handle:
         for number, line in enumerate(handle, 1):
             try:
                 yield json.loads(line)
-            except ValueError as error:  # no JSON, or no UTF-8
+            except ValueError as error:  # not JSON, or not UTF-8
                 if line.endswith(b"\n"):
                     raise InputError(
                         f"line {number} of '{os.fspath(path)}' is not a record in JSON; remove it"

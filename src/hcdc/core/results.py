@@ -1,7 +1,7 @@
-"""What an evaluation found, as typed results: how the copy and each rival rank, and what they cost.
+"""Typed results of an evaluation: how well the copy and each rival rank, and what they cost.
 
-Attributes have the names of the keys of the JSON document that `hcdc evaluate` writes. Every value is plain
-JSON: a figure that is not defined or was not measured is None.
+Attributes are named as the keys of the JSON document that `hcdc evaluate` writes. Every value is plain JSON;
+an undefined or unmeasured figure is None.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Scores = Sequence[float | None]
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of one way to rank candidates; None where they are not known.
+    """Seconds that one way of ranking candidates takes; None if unknown.
 
     Attributes:
         once: Seconds before the first trial.
         each: Seconds per candidate.
-        words: What the seconds are spent on.
+        words: What the time is spent on.
     """
 
     once: float | None
@@ -33,11 +33,11 @@ class Cost:
     words: str = ""
 
     def seconds(self, trials: int) -> float | None:
-        """Seconds of so many trials."""
+        """Seconds for this many trials."""
         return None if self.once is None or self.each is None else self.once + trials * self.each
 
     def break_even(self, other: Cost) -> int | None:
-        """The number of trials from which on this is never dearer than ``other``; None if there is none."""
+        """Number of trials from which this costs no more than ``other``; None if it always costs more."""
         if self.once is None or self.each is None or other.once is None or other.each is None:
             return None
         if not self.each < other.each:
@@ -47,13 +47,13 @@ class Cost:
 
 @dataclass(frozen=True)
 class Pick:
-    """The configuration that a ranking puts first, beside the best of those judged.
+    """The configuration that a ranking puts first, beside the best one judged.
 
     Attributes:
-        config, best: The configuration picked, and the one with the best full-data validation score.
+        config, best: The picked configuration and the one with the best full-data validation score.
         score, best_score: Their full-data validation scores.
         test, best_test: Their full-data test scores.
-        rank: Place of the pick by full-data validation score; 1 is the best.
+        rank: Rank of the pick by full-data validation score; 1 is best.
         judged: How many candidates were judged.
     """
 
@@ -69,19 +69,19 @@ class Pick:
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """Scores of candidates, higher is better, and how far they agree with the full data.
+    """Scores of candidates (higher is better) and how well they agree with the full data.
 
     Attributes:
         proxy: The scores, one per candidate.
-        repeats: The losses of each candidate by initialisation; empty where they were not kept.
+        repeats: The losses of each candidate, one per initialisation; empty if not kept.
         spearman, kendall: Rank correlation with full-data validation scores.
         interval: Bootstrap interval of ``spearman`` over candidates, at ``level``.
         test_spearman, test_interval: The same against full-data test scores.
-        top_k_overlap: Share of the ten truly best that are among its ten first.
-        upper_half_spearman: Spearman among the truly better half.
+        top_k_overlap: Share of the true top ten in its own top ten.
+        upper_half_spearman: Spearman within the truly better half.
         regret: Full-data validation score lost by taking its first candidate.
-        selected_test_accuracy: Full-data test score of its first candidate (minus the error for regression).
-        note: Why figures are not defined; else empty.
+        selected_test_accuracy: Full-data test score of its first candidate (for regression, minus the error).
+        note: Why figures are undefined; else empty.
     """
 
     proxy: Scores = ()
@@ -113,7 +113,7 @@ class Ranking:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """What `to_json` wrote; keys that are not known are passed over, those that are missing are None."""
+        """Read what `to_json` wrote; unknown keys are ignored, missing ones keep their defaults."""
         names = {f.name for f in dataclasses.fields(cls)}
         return cls(**{key: v for key, v in document.items() if key in names and v is not None})
 
@@ -127,7 +127,7 @@ class Rival(Ranking):
         description: What it does, in words.
         seconds_per_candidate: Seconds per candidate.
         extra_seconds: Seconds before the first candidate.
-        val_size: Number of its validation examples, where it draws its own.
+        val_size: Number of validation examples, if it draws its own.
     """
 
     name: str
@@ -143,26 +143,26 @@ class Rival(Ranking):
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation(Ranking):
-    """What `hcdc.evaluate` found: how the copy ranks, what its pick is worth, what it cost, and its rivals.
+    """What `hcdc.evaluate` found: how well the copy ranks, what its pick is worth, its cost and its rivals.
 
     Attributes:
         dataset, kind, space: Name and kind of the data, and the specification of the search space.
-        accuracy: Scores are accuracies in 0 .. 1; None in documents of older versions.
-        truth_source: Where full-data results are from, in words; None if they were trained.
+        accuracy: Whether scores are accuracies in 0 .. 1; None in documents of older versions.
+        truth_source: Source of the full-data results, in words; None if they were trained here.
         method, preset, train_method, val_method, train_size, val_size, seed, metric: How the copy was made,
             and what ranks candidates on it.
-        judge_seed: Decides the candidates.
-        candidates: How many candidates judge.
-        dropped: How many were left out because the copy was made with them.
-        diverged: How many diverged on the copy; their score is just below the worst of the others.
-        diverged_on_full: The configurations that diverged on the full data; they have the worst score there.
+        judge_seed: Seed that draws the candidates.
+        candidates: Number of candidates judged.
+        dropped: Number left out because they were used to make the copy.
+        diverged: Number that diverged on the copy; they score just below the worst of the others.
+        diverged_on_full: Configurations that diverged on the full data; they get the worst score there.
         configs, truth, test: The candidates and their full-data validation and test scores.
         best_test_accuracy: Test score of the best candidate by full-data validation.
         constant: Validation score of the best constant predictor.
-        condense_seconds, proxy_seconds, full_seconds: Seconds of making the copy, and of all candidates on
-            the copy and on the full data; ``..._per_candidate`` are those of one.
-        break_even_trials: Number of trials from which on the copy is the cheapest way to rank as well as it.
-        break_even_against: The dearest rival to beat, by name.
+        condense_seconds, proxy_seconds, full_seconds: Seconds to make the copy, and to train all candidates
+            on the copy and on the full data; ``..._per_candidate`` is the time for one.
+        break_even_trials: Number of trials from which the copy is the cheapest way to rank this well.
+        break_even_against: The rival, or the full data, that takes the most trials to beat.
         break_even_note: Why there is no break-even.
         rivals: The rivals.
         environment: Where it was measured.
@@ -204,12 +204,12 @@ class Evaluation(Ranking):
 
     @property
     def cost(self) -> Cost:
-        """Seconds of condensing, and of a trial on the copy."""
+        """Seconds to condense, and per trial on the copy."""
         return Cost(self.condense_seconds, self.proxy_seconds_per_candidate, "the copy")
 
     @property
     def full_cost(self) -> Cost:
-        """Seconds of a trial on the full data."""
+        """Seconds per trial on the full data."""
         return Cost(0.0, self.full_seconds_per_candidate, "the full data")
 
     @property
@@ -226,7 +226,7 @@ class Evaluation(Ranking):
         )  # fmt: skip
 
     def rival(self, name: str) -> Rival | None:
-        """The rival of that name."""
+        """The rival with this name."""
         return next((rival for rival in self.rivals if rival.name == name), None)
 
     def to_json(self) -> dict[str, Any]:

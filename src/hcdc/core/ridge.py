@@ -1,4 +1,4 @@
-"""Regressions from what is known of a candidate to its full-data result: what probes say without a copy."""
+"""Regressions that predict a candidate's full-data result from its features, without a copy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def kernels(lam: Array) -> list[Kernel]:
 def kernel_ridge(lam: Array, scores: Array, fresh: Array) -> Array:
     """Kernel ridge regression of ``scores [m]`` on ``lam [m, H]``, evaluated at ``fresh [n, H]``.
 
-    Kernel and penalty are chosen by the closed-form leave-one-out error on the probes alone.
+    Kernel and penalty minimise the closed-form leave-one-out error on the probes.
     """
     centre, scale = lam.mean(0), lam.std(0) + 1e-12
     a, b = (lam - centre) / scale, (fresh - centre) / scale

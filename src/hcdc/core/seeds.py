@@ -19,12 +19,12 @@ def derive(seed: int, role: str, *keys: object) -> int:
 
 
 def stream(seed: int, role: str, *keys: object) -> torch.Generator:
-    """A CPU `torch.Generator` for one role; draws move to a device afterwards and do not depend on it."""
+    """A CPU `torch.Generator` for one role; draws are the same whatever device they move to."""
     return torch.Generator().manual_seed(derive(seed, role, *keys))
 
 
 def numpy_stream(seed: int, role: str, *keys: object) -> np.random.Generator:
-    """The same as `stream` for numpy."""
+    """As `stream`, for numpy."""
     return np.random.default_rng(derive(seed, role, *keys))
 
 
@@ -33,8 +33,10 @@ _GLOBAL = threading.Lock()
 
 @contextmanager
 def global_streams(seed: int) -> Iterator[None]:
-    """The global streams of torch, numpy and random begin at a seed, for code of a user's that draws from
-    them, and are as before afterwards; one thread at a time, or threads would take each other's draws."""
+    """Seed the global streams of torch, numpy and random for a user's code, then restore them.
+
+    Only one thread enters at a time; otherwise threads would take each other's draws.
+    """
     with _GLOBAL, torch.random.fork_rng(devices=[]):
         others = np.random.get_state(), random.getstate()  # noqa: NPY002
         torch.default_generator.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Settings that check themselves: frozen dataclasses whose fields say what they allow.
+"""Settings that check themselves: frozen dataclasses whose fields declare what they allow.
 
 Example:
     >>> from dataclasses import dataclass
@@ -37,15 +37,15 @@ def setting(
     choices: Sequence[str] = (),
     note: str = "",
 ) -> Any:
-    """A field of `Settings` with what it allows.
+    """A field of `Settings` and the values it allows.
 
     Args:
-        default: Its value where none is given.
-        least, most: Smallest and largest value.
-        above, below: Values that it must stay above and below.
-        also: One more value, outside these bounds.
-        choices: The only words that are allowed.
-        note: What the sentence adds after the bounds, e.g. ``"0 takes all"``.
+        default: The default value.
+        least, most: Inclusive bounds.
+        above, below: Exclusive bounds.
+        also: One more allowed value outside the bounds.
+        choices: The only words allowed.
+        note: Text added to errors after the bounds, e.g. ``"0 takes all"``.
     """
     bounds = [
         f"{words} {bound:g}"
@@ -72,15 +72,15 @@ def setting(
 
 
 TYPES: dict[str, type] = {"int": Integral, "float": Real, "str": str, "bool": bool}
-"""What a value must be, by the annotation of its field."""
+"""Required type of a value, by its field's annotation."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Base of every frozen dataclass of settings: types and bounds are checked when one is made.
+    """Base of every frozen dataclass of settings; checks types and bounds on creation.
 
     Attributes:
-        name: What the settings belong to, for sentences.
+        name: What the settings belong to, for error messages.
     """
 
     name: ClassVar[str]
@@ -119,7 +119,7 @@ class Settings:
 
     @classmethod
     def check_names(cls, given: Iterable[str]) -> None:
-        """Refuse a name that is not one of a setting."""
+        """Refuse a name that is not a setting."""
         names = cls.names()
         for name in given:
             if name not in names:
@@ -134,12 +134,12 @@ class Settings:
         overrides: Mapping[str, Any] | None = None,
         presets: Presets | None = None,
     ) -> Self:
-        """Settings from a preset and what differs from it.
+        """Settings from a preset, with overrides.
 
         Args:
-            preset: One of ``presets``; None takes the defaults of the class.
-            overrides: Settings that differ.
-            presets: The presets there are.
+            preset: One of ``presets``; None takes the class defaults.
+            overrides: Settings that differ from the preset.
+            presets: The known presets.
         """
         known, overrides = presets or {}, overrides or {}
         if preset is not None and preset not in known:

@@ -1,10 +1,9 @@
 """Constant sparse matrices that multiply dense tensors under autograd and torch.func.
 
-``torch.func`` cannot trace CSR tensors. Here the matrix is a constant held by a plain Python object, and one
-autograd function, which is its own double backward, multiplies it with a dense tensor. Under ``vmap``,
-however deep, all lanes reach one call: a GPU folds them into columns, so that B lanes cost one product with B
-times the columns; a CPU takes them one after the other, which needs no copy and keeps the dense side in its
-cache (benchmarks/spmm.py).
+``torch.func`` cannot trace CSR tensors. Here a plain Python object holds the constant matrix, and one
+autograd function, which is its own double backward, multiplies it with a dense tensor. Under ``vmap``, also
+nested, all lanes arrive in one call. A GPU folds B lanes into one product with B times the columns. A CPU
+takes lanes one by one, which avoids a copy and keeps the dense side in cache (benchmarks/spmm.py).
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from torch import Tensor
 
 
 class SparseMatrix:
-    """A constant matrix in CSR form together with its transpose.
+    """A constant matrix in CSR form, with its transpose.
 
-    Both are made at once: inside a ``torch.func`` transform no plain tensor could be made any more.
+    Both are built up front, because plain tensors cannot be created inside a ``torch.func`` transform.
 
     Args:
         indptr: ``[rows + 1]`` int64.
         indices: ``[nnz]`` int64, column of each entry.
         values: ``[nnz]`` floating point.
         shape: ``(rows, columns)``.
-        symmetric: The matrix equals its transpose, which is then not stored.
+        symmetric: The matrix equals its transpose, so the transpose is not stored.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class SparseMatrix:
     def from_scipy(
         cls, matrix: Any, dtype: torch.dtype = torch.float32, symmetric: bool = False
     ) -> SparseMatrix:
-        """From any scipy sparse matrix; duplicates are added, stored zeros dropped, indices sorted."""
+        """From any scipy sparse matrix; duplicates are summed, stored zeros dropped, indices sorted."""
         forward = cls._one_way(matrix, dtype, symmetric)
         if not symmetric:
             backward = cls._one_way(matrix.T, dtype, False)
@@ -83,7 +82,7 @@ class SparseMatrix:
         return self.values.device
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> SparseMatrix:
-        """A copy on another device or in another precision (itself where nothing changes)."""
+        """A copy on another device or in another precision; itself if nothing changes."""
         if self.values.to(device=device, dtype=dtype) is self.values:
             return self
         forward = self._moved(device, dtype)
@@ -103,7 +102,7 @@ class SparseMatrix:
         return self._transpose
 
     def rows(self, index: Tensor) -> SparseMatrix:
-        """The matrix of the given rows, in the order given."""
+        """The given rows, in the order given."""
         return SparseMatrix.from_scipy(self.to_scipy()[index.cpu().numpy()], self.dtype).to(self.device)
 
     def submatrix(self, index: Tensor) -> SparseMatrix:
@@ -144,13 +143,13 @@ class SparseMatrix:
 
 
 def _csr_tensor(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
-    with warnings.catch_warnings():  # "beta state", "invariant checks": said on every first use
+    with warnings.catch_warnings():  # torch warns of its beta state on first use
         warnings.simplefilter("ignore", UserWarning)
         return torch.sparse_csr_tensor(indptr, indices, values, shape)
 
 
 class _SparseMatmul(torch.autograd.Function):
-    """``matrix @ dense`` for a constant matrix: linear in ``dense``, so jvp, vjp and vmap are such too."""
+    """``matrix @ dense`` for a constant matrix: linear in ``dense``, so jvp and vjp are products too."""
 
     @staticmethod
     def forward(dense: Tensor, matrix: SparseMatrix) -> Tensor:
@@ -171,7 +170,7 @@ class _SparseMatmul(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int, None], dense: Tensor, matrix: SparseMatrix) -> tuple[Tensor, int]:
-        lanes = dense.movedim(in_dims[0], 0)  # [B, columns, k], or [B, C, columns, k] of an inner vmap
+        lanes = dense.movedim(in_dims[0], 0)  # [B, columns, k], or [B, C, columns, k] in a nested vmap
         product = matrix @ lanes.reshape(-1, *lanes.shape[-2:])
         return product.reshape(*lanes.shape[:-2], *product.shape[-2:]), 0
 

@@ -1,4 +1,4 @@
-"""Data: readers, data sets, labelled sets of every kind, and the condensed data set with its file."""
+"""Readers, data sets, labelled sets of every kind, and the condensed data set with its file."""
 
 from hcdc.datasets._condensed import CondensedDataset, record_path
 from hcdc.datasets._dataset import Dataset, SplitData, fingerprint

@@ -1,4 +1,4 @@
-"""ogbn-arxiv in the raw layout of the Open Graph Benchmark."""
+"""ogbn-arxiv, in the raw layout of the Open Graph Benchmark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILES = {
 
 
 def arxiv(root: Path, *, split: Any = None, seed: int = 0) -> GraphData:
-    """The citation graph made symmetric, features standardised by the training nodes, the split by year.
+    """The citation graph, made symmetric, with features standardised on the training nodes; split by year.
 
     Args:
         root: Folder that holds ``ogbn_arxiv``.
@@ -35,16 +35,15 @@ def arxiv(root: Path, *, split: Any = None, seed: int = 0) -> GraphData:
     if missing:
         raise InputError(
             f"ogbn-arxiv: '{folder}' lacks {', '.join(missing)}; set HCDC_DATA to a folder that holds "
-            "ogbn_arxiv as the "
-            "Open Graph Benchmark unpacks it, or use the graph that comes with the package: "
-            "'citeseer-embedded'"
+            "ogbn_arxiv as the Open Graph Benchmark unpacks it, or use the graph that comes with the "
+            "package: 'citeseer-embedded'"
         )
     stored = {
         key: _table(folder / file, np.float32 if key == "x" else np.int64) for key, file in FILES.items()
     }
     count = int(stored["count"][0, 0])
     if len(stored["x"]) != count:
-        raise InputError(f"ogbn-arxiv: '{folder}' says {count} nodes and has features of {len(stored['x'])}")
+        raise InputError(f"ogbn-arxiv: '{folder}' lists {count} nodes but features for {len(stored['x'])}")
     return node_data(
         "ogbn-arxiv",
         "ogb",

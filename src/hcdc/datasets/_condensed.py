@@ -1,7 +1,7 @@
-"""The condensed data set and its file: safetensors with one JSON entry that says all a search needs to know.
+"""The condensed data set and its file: safetensors with one JSON entry that holds all a search needs.
 
-Nothing in the file varies between equal runs, nothing in it is code, and a file that is damaged, foreign or
-newer is refused in one sentence.
+Equal runs write equal files. A file never contains code. Damaged, foreign or newer files are refused in one
+sentence.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REAL = "real"
 
 @dataclass(frozen=True, eq=False)
 class CondensedDataset:
-    """A small training and validation set that stand for a large data set.
+    """A small training and validation set that stand in for a large data set.
 
     Attributes:
         train: S_train.
@@ -41,12 +41,12 @@ class CondensedDataset:
         meta: JSON-able description: ``data`` (see `Dataset.describe`), ``task``, ``space``,
             ``method``, ``settings``, ``full_recipe``, ``calibrated_recipe``, ``metric``, ``seed``,
             ``candidates`` (hashes of every candidate used in making it), ``train_learned`` and
-            ``val_learned`` (what was learned beside a set, as TM's step size) and free keys.
+            ``val_learned`` (what was learned besides a set, such as TM's step size) and free keys.
             ``format_version``, ``kind``, ``train_size``, ``val_size``, ``val_method`` and
-            ``library_version`` are filled in, and ``kind_module`` where the kind is not one of hcdc's own.
-        record: Evidence of how it was made (seconds, device, history); never part of the file, which does not
-            vary between equal runs, but kept beside it, see `record_path`.
-        task: The task that made it, known in the same process alone.
+            ``library_version`` are filled in, and ``kind_module`` for kinds from outside hcdc.
+        record: Evidence of how it was made (seconds, device, history). It varies between equal runs, so it is
+            kept beside the file, not in it; see `record_path`.
+        task: The task that made it; known only in the same process.
     """
 
     train: LabelledSet
@@ -66,7 +66,7 @@ class CondensedDataset:
         form = type(self.train)
         if not isinstance(self.train, LabelledSet) or KINDS.get(form.kind) is not form:
             raise InputError(
-                f"train is {form.__name__}, which is no registered kind of labelled set; register it with "
+                f"train is {form.__name__}, which is not a registered kind of labelled set; register it with "
                 "hcdc.datasets.register_kind"
             )
         module = kind_module(form)
@@ -100,7 +100,7 @@ class CondensedDataset:
         return None if count is None else int(count)
 
     def to(self, device: torch.device | str) -> CondensedDataset:
-        """The same on another device."""
+        """The same data set on another device."""
         return CondensedDataset(
             self.train.to(device), None if self.val is None else self.val.to(device), self.meta, self.record,
             self.task,
@@ -115,12 +115,12 @@ class CondensedDataset:
         }
 
     def parts(self) -> list[tuple[str, LabelledSet]]:
-        """``("train", S_train)`` and, where it is not the real validation set, ``("val", S_val)``."""
+        """``("train", S_train)`` and, unless the validation set is real, ``("val", S_val)``."""
         return [("train", self.train), *([] if self.val is None else [("val", self.val)])]
 
     def score(self, config: dict[str, Any], **options: Any) -> float:
-        """Train one configuration on the copy; returns the number to rank by. See `hcdc.score`."""
-        evaluation = importlib.import_module("hcdc.evaluation")  # which stands on this room
+        """Train one configuration on the copy and return the number to rank by; see `hcdc.score`."""
+        evaluation = importlib.import_module("hcdc.evaluation")  # evaluation imports this room
         return float(evaluation.score(self, config, **options))
 
     # --- the file -----------------------------------------------------------------------------------------
@@ -132,9 +132,9 @@ class CondensedDataset:
         return format_tensors(tensors, {ENTRY: _json(entry)})
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the file, whole or not at all, and its record beside it where there is one; returns its path.
+        """Write the file atomically, with its record (if any) beside it; return the path.
 
-        The record comes first, so that a file that is there has its record.
+        The record is written first, so an existing file always has its record.
         """
         content, file = self.to_bytes(), Path(path)
         files: dict[Path, str | bytes] = {file: content}
@@ -150,7 +150,7 @@ class CondensedDataset:
         return file
 
     def _told(self, name: str, content: bytes) -> dict[str, Any]:
-        """The record with what says to which file it belongs."""
+        """The record, with what ties it to its file."""
         known = ("method", "preset", "train_size", "val_size", "seed")
         return {
             **self.record,
@@ -162,9 +162,9 @@ class CondensedDataset:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> CondensedDataset:
-        """Read a file and the record beside it, if that belongs to the file.
+        """Read a file, and the record beside it if it belongs to that file.
 
-        A missing, truncated, damaged, foreign or newer file is refused in a sentence.
+        A missing, truncated, damaged, foreign or newer file is refused in one sentence.
         """
         name = os.fspath(path)
         try:
@@ -178,15 +178,13 @@ class CondensedDataset:
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "condensed file") -> CondensedDataset:
-        """Read the content of a file; ``name`` is what errors call it."""
+        """Read the content of a file; errors call it ``name``."""
         meta = _read_meta(content, name)
         digest = meta.pop("digest", None)
         try:
             tensors = parse_tensors(content)
             whole = digest == _digest(tensors, meta)
-        except (
-            Exception
-        ) as error:  # the parser's own error and what torch says of impossible types and shapes
+        except Exception as error:  # the parser's own error, or torch's for impossible types and shapes
             raise _damaged(name) from error
         if not whole:
             raise _damaged(name)
@@ -205,7 +203,7 @@ class CondensedDataset:
     # --- other forms --------------------------------------------------------------------------------------
 
     def to_torch(self) -> dict[str, dict[str, Tensor] | None]:
-        """``{"train": {"x", "y", ...}, "val": the same or None}``; ``adj``, ``index``, ``weight`` if any."""
+        """``{"train": {"x", "y", ...}, "val": the same or None}``; also ``adj``, ``index``, ``weight``."""
         return {"train": None, "val": None, **_by_part(self.tensors())}
 
     def to_numpy(self) -> dict[str, dict[str, Any] | None]:
@@ -218,8 +216,8 @@ class CondensedDataset:
     def to_pyg(self) -> tuple[Any, Any]:
         """``(train, val)`` as PyG ``Data`` with ``edge_weight`` and masks; ``val`` may be None (real).
 
-        ``train_mask`` of the first and ``val_mask`` of the second mark the labelled nodes; other nodes have
-        label -1. ``node_weight`` holds the weights of labelled nodes in the loss where they are not equal.
+        ``train_mask`` in the first and ``val_mask`` in the second mark the labelled nodes; other nodes have
+        label -1. ``node_weight`` holds the loss weights of labelled nodes if they differ.
         """
         return self.train.to_pyg("train"), None if self.val is None else self.val.to_pyg("val")
 
@@ -258,7 +256,7 @@ class CondensedDataset:
         return [(label, text) for label, text in lines if text]
 
     def details(self) -> list[tuple[str, str]]:
-        """Further lines: what the examples are like, and which full-data results they were learned from."""
+        """More lines: what the examples look like, and which full-data results they were learned from."""
         lines = []
         for name, part in self.parts():
             lines += part.details(f"S_{name}", self.num_classes)
@@ -272,12 +270,12 @@ class CondensedDataset:
 
 
 def record_path(file: str | os.PathLike[str]) -> Path:
-    """Where the record of a condensed file lies: ``NAME.hcdc.json`` beside ``NAME.hcdc``."""
+    """Path of a condensed file's record: ``NAME.hcdc.json`` beside ``NAME.hcdc``."""
     return Path(file).with_name(f"{Path(file).name}.json")
 
 
 def _read_record(path: Path, content: bytes) -> dict[str, Any]:
-    """The record of a file with this content; nothing where it is missing or belongs to another file."""
+    """The record of a file with this content; empty if it is missing or belongs to another file."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -296,7 +294,7 @@ def _data(meta: dict[str, Any]) -> dict[str, Any]:
 
 
 def _digest(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> str:
-    """A hash of everything in the file, which finds damage that the format alone would not."""
+    """A hash of everything in the file; it detects damage that the format alone does not."""
     digest = hashlib.sha256(_json(meta).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -306,7 +304,7 @@ def _digest(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> str:
 
 
 def _read_meta(content: bytes, name: str) -> dict[str, Any]:
-    """The JSON entry of a safetensors file of ours."""
+    """The JSON entry of a condensed file."""
     foreign = InputError(f"'{name}' is not a condensed file of hcdc; make one with 'hcdc condense'")
     size = int.from_bytes(content[:8], "little")
     if not content:
@@ -331,7 +329,7 @@ def _read_meta(content: bytes, name: str) -> dict[str, Any]:
         raise _damaged(name)
     if written > FORMAT_VERSION:
         raise InputError(
-            f"'{name}' has format version {written}, and this hcdc {version()} reads up to "
+            f"'{name}' has format version {written}, but this hcdc {version()} reads only up to "
             f"{FORMAT_VERSION}; update hcdc"
         )
     found: dict[str, Any] = meta
@@ -354,10 +352,10 @@ def _by_part(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 
 
 def _check(small: CondensedDataset) -> None:
-    """Refuse sets whose tensors and description do not fit together."""
+    """Refuse sets whose tensors and description do not match."""
     method, candidates = small.meta["val_method"], small.meta["candidates"]
     if small.val is None and method != REAL:
-        raise InputError(f"val is None, which means the real validation set, and val_method is '{method}'")
+        raise InputError(f"val is None, which means the real validation set, but val_method is '{method}'")
     if not isinstance(candidates, list) or not all(isinstance(candidate, str) for candidate in candidates):
         raise InputError("meta['candidates'] must be a list of hashes (texts)")
     if not isinstance(small.meta.get("data", {}), dict):
@@ -376,7 +374,7 @@ def _check(small: CondensedDataset) -> None:
 
 
 def _learned(meta: Mapping[str, Any]) -> str:
-    """What was learned beside S_train and S_val, in words."""
+    """What was learned besides S_train and S_val, in words."""
     found = {part: meta.get(f"{part}_learned") for part in ("train", "val")}
     return "; ".join(f"{part}: {_text(some)}" for part, some in found.items() if some)
 

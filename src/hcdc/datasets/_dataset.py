@@ -1,4 +1,4 @@
-"""What every data set can say of itself, whatever kind of data it holds."""
+"""The base of every data set, whatever kind of data it holds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 CHUNK = 2048
-"""Examples that are hashed at a time: pixels may stay on disk."""
+"""Examples hashed at a time, because pixels may stay on disk."""
 
 
 def fingerprint(pieces: Iterable[tuple[str, Tensor]]) -> str:
@@ -39,10 +39,9 @@ class Dataset(ABC):
         train, val, test: The split; each has a length.
         num_classes: Number of classes; None for regression.
         class_names: One name per class.
-        split: How the split came about, in words (printed and stored).
-        normalisation: What was done to the features: ``"standard"``, ``"row"`` (divided by row sum) or
-            ``"none"``.
-        origin: Arguments with which `hcdc.data` reads it again; empty for data handed over in memory.
+        split: How the split was made, in words (printed and stored).
+        normalisation: How features were scaled: ``"standard"``, ``"row"`` (divided by row sum) or ``"none"``.
+        origin: Arguments for `hcdc.data` to read it again; empty for data passed in memory.
     """
 
     name: str
@@ -76,7 +75,7 @@ class Dataset(ABC):
         return f"of {self.train.form}"
 
     def pieces(self) -> Iterator[tuple[str, Tensor]]:
-        """Every tensor that makes the data what it is, each with a text that is hashed before it."""
+        """Every tensor that defines the data, each with a text that is hashed before it."""
         for part in (self.train, self.val, self.test):
             yield from part.pieces()
 
@@ -89,7 +88,7 @@ class Dataset(ABC):
         return {"train": len(self.train), "val": len(self.val), "test": len(self.test)}
 
     def fingerprint(self) -> str:
-        """A hash of content and split: equal for equal data, wherever it came from. Computed once."""
+        """A hash of content and split, equal for equal data whatever its source; computed once."""
         return self._fingerprint
 
     @cached_property
@@ -97,7 +96,7 @@ class Dataset(ABC):
         return fingerprint(self.pieces())
 
     def describe(self) -> dict[str, Any]:
-        """What a condensed file says of the data it was made from; `reopen` reads the data again from it."""
+        """What a condensed file stores about its data; `reopen` uses it to read the data again."""
         return {
             "name": self.name,
             "source": self.source,
@@ -110,7 +109,7 @@ class Dataset(ABC):
         }
 
     def _moved(self, **parts: Any) -> Self:
-        """The same data in other places; what was hashed is not hashed again."""
+        """The same data with moved parts; keeps a computed fingerprint."""
         made = dataclasses.replace(self, **parts)  # type: ignore[type-var]
         if "_fingerprint" in self.__dict__:
             made.__dict__["_fingerprint"] = self._fingerprint

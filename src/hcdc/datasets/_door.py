@@ -1,4 +1,4 @@
-"""The one door to data: a name, a path or an object becomes `GraphData`, `TableData` or `ImageData`."""
+"""The one entry to data: turns a name, a path or an object into `GraphData`, `TableData` or `ImageData`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EMBEDDED = ("citeseer-embedded", "embedded")
 Reader = TypeVar("Reader", bound=Callable[..., Dataset])
 NAMES = (*PLACES, "ogbn-arxiv", *EMBEDDED, *IMAGE_NAMES)
 READERS: dict[str, Callable[..., Dataset]] = {}
-"""Readers of other people's data, by name."""
+"""Readers registered by users and plugins, by name."""
 ROADS = (
     "a name (see hcdc.datasets.NAMES), a path (.npz, .csv, .parquet, a folder of images), a PyG Data object, "
     "a pandas DataFrame with target=, a torch or Hugging Face Dataset of images, or arrays (x, y)"
@@ -36,14 +36,14 @@ ROADS = (
 
 
 def register_data(name: str) -> Callable[[Reader], Reader]:
-    """Decorator: make data of your own known by a name, for `hcdc.data` and ``--dataset``.
+    """Decorator: give your own data a name for `hcdc.data` and ``--dataset``.
 
     The reader takes ``seed`` and returns a `Dataset`; equal arguments must give equal data.
     """
 
     def register(reader: Reader) -> Reader:
         if _plain(name) in map(_plain, NAMES):
-            raise InputError(f"data '{name}' is a name of the library's own; choose another")
+            raise InputError(f"data '{name}' is one of the library's own names; choose another")
         READERS[_plain(name)] = reader
         return reader
 
@@ -64,22 +64,20 @@ def load(
     """Read data for node classification (`GraphData`), a table task (`TableData`) or images (`ImageData`).
 
     Args:
-        source: A name of `NAMES`; a path to an ``.npz`` graph in the gnn-benchmark layout or to a CSV or
+        source: A name in `NAMES`; a path to an ``.npz`` graph in the gnn-benchmark layout or to a CSV or
             Parquet table; images as an ``.npz`` (``x_train, y_train, x_test, y_test``) or a folder (see
             `read_image_folder`); a PyG ``Data``; a pandas ``DataFrame``; a tuple ``(x, y)`` of arrays, images
-            if x has three or four dimensions; image data sets (see `from_object`); or data read before.
-        root: Folder of the named sets; by default the environment variable ``HCDC_DATA``, then
-            ``~/.cache/hcdc``.
+            if x has three or four dimensions; image data sets (see `from_object`); or a `Dataset`.
+        root: Folder of the named sets; default ``$HCDC_DATA``, then ``~/.cache/hcdc``.
         target: Column to predict, for tables only.
-        seed: Seed of the split where one is made.
-        split: None takes the split that the data brings and makes a seeded one where there is none;
-            ``"seeded"`` always makes one; three index arrays or masks (train, val, test) are taken as they
-            are.
+        seed: Seed for a seeded split.
+        split: None uses the data's own split, or a seeded one if it has none; ``"seeded"`` always makes one;
+            three index arrays or masks (train, val, test) are used as given.
         download: Download a named set that is not under ``root``.
         image, label: Columns of a Hugging Face ``Dataset`` of images, or keys of a ``Dataset`` of dicts.
 
     Returns:
-        The data; its ``split`` says in words how the split came about.
+        The data; its ``split`` says in words how the split was made.
 
     Example:
         >>> hcdc.data("citeseer-embedded").num_classes
@@ -91,7 +89,7 @@ def load(
     if (image is not None or label is not None) and not takes_columns(source):
         raise InputError(
             f"image {image!r} and label {label!r} name columns of a Hugging Face Dataset, or keys "
-            f"of a Dataset of dicts, and a {type(source).__name__} has none; leave them out"
+            f"of a Dataset of dicts, but a {type(source).__name__} has none; leave them out"
         )
     if isinstance(source, (str, os.PathLike)):
         if (own := _plain(os.fspath(source))) in READERS:
@@ -125,7 +123,7 @@ def load(
 def reopen(
     description: Mapping[str, Any], *, root: str | os.PathLike[str] | None = None, download: bool = True
 ) -> Dataset:
-    """The data that `Dataset.describe` described, refused if its content is no longer the same.
+    """Read the data that `Dataset.describe` described; refuse it if its content has changed.
 
     Args:
         description: ``meta["data"]`` of a condensed file.
@@ -134,14 +132,14 @@ def reopen(
     origin = dict(description.get("origin") or {})
     if "source" not in origin:
         raise InputError(
-            f"the data '{description.get('name')}' was handed over in memory, so it cannot be read again "
+            f"the data '{description.get('name')}' was passed in memory, so it cannot be read again "
             "from the condensed file; pass the data itself in Python, hcdc.evaluate(copy, task=...)"
         )
     source = origin.pop("source")
     if _plain(source) not in (*map(_plain, NAMES), *READERS) and not os.path.exists(source):
         raise InputError(
-            f"the data '{source}' does not exist; the condensed file says that it was made from it: put it "
-            "there again, or pass a task on the data in Python, hcdc.evaluate(copy, task=...)"
+            f"the data '{source}', from which the condensed file was made, does not exist; put it back, or "
+            "pass a task on the data in Python, hcdc.evaluate(copy, task=...)"
         )
     data = load(source, root=root, download=download, **origin)
     found, wanted = data.fingerprint(), description.get("fingerprint")
@@ -160,7 +158,7 @@ def _plain(name: str) -> str:
 
 def _check_seed(seed: object) -> None:
     if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
-        raise InputError(f"seed {seed!r}: give a whole number from 0 on")
+        raise InputError(f"seed {seed!r}: give a whole number, 0 or more")
 
 
 def _from_text(
@@ -178,7 +176,7 @@ def _from_text(
         raise InputError(f"the file '{text}' does not exist; pass {ROADS}")
     if target is not None and not table:
         raise InputError(
-            f"target '{target}' names a column of a table, and '{text}' is not one; leave it out"
+            f"target '{target}' names a column of a table, but '{text}' is not a table; leave it out"
         )
     if name in names:
         place = Path(root or os.environ.get("HCDC_DATA") or Path.home() / ".cache" / "hcdc")
@@ -199,7 +197,7 @@ def _from_text(
 
 
 def _from_npz(path: Path, seed: int, split: Any) -> GraphData | ImageData:
-    """Images or a graph, by the names of the arrays."""
+    """Images or a graph, told apart by the names of the arrays."""
     found = npz_names(path)
     if "x_train" not in found and any(name.startswith("adj_") for name in found):
         return read_npz(path, split=split, seed=seed)
@@ -227,7 +225,7 @@ def _from_sequence(source: Any, seed: int, split: Any) -> GraphData | TableData:
         return from_pyg(source[0], split=split, seed=seed)
     if len(source) and all(isinstance(item, str) for item in source):
         raise InputError(
-            "a list of texts was given, and raw text is not supported; encode it as numbers, pass (x, y)"
+            "raw text is not supported, but a list of texts was given; encode it as numbers, pass (x, y)"
         )
     if not isinstance(source, tuple) or len(source) != 2:
         raise InputError(

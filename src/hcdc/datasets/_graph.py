@@ -1,4 +1,4 @@
-"""Graphs and labelled nodes: what readers return, condensers make and losses receive."""
+"""Graphs and labelled nodes: readers return them, condensers make them, losses receive them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Graph:
 
     Attributes:
         x: Node features ``[n, d]``, dense (synthetic graphs) or sparse (most originals).
-        adj: Weighted symmetric adjacency ``[n, n]`` without self-loops; sparse (``symmetric=True``) or dense
-            (synthetic); None is the identity structure (no edges: every node sees itself only).
+        adj: Weighted symmetric adjacency ``[n, n]`` without self-loops, sparse (``symmetric=True``) or dense
+            (synthetic); None means no edges, so every node sees only itself.
     """
 
     x: Matrix
@@ -50,22 +50,22 @@ class Graph:
         return Graph(self.x.to(device, dtype), None if self.adj is None else self.adj.to(device, dtype))
 
     def with_x(self, x: Tensor) -> Graph:
-        """The same structure with other features; the cached propagation matrix is shared."""
+        """The same structure with other features; shares the cached propagation matrix."""
         return Graph(x, self.adj, self._cache)
 
     def subgraph(self, index: Tensor) -> Graph:
-        """The induced subgraph of the nodes ``index``, as dense tensors (for small sets)."""
+        """The subgraph induced by the nodes ``index``, as dense tensors (for small sets)."""
         x = self.x.rows(index).to_dense() if isinstance(self.x, SparseMatrix) else self.x[index]
         if isinstance(self.adj, SparseMatrix):
             return Graph(x, self.adj.submatrix(index).to_dense())
         return Graph(x, None if self.adj is None else self.adj[index][:, index])
 
     def reach_subgraph(self, index: Tensor, most_hops: int = 6) -> Graph:
-        """The nodes ``index``, joined where they lie within r hops of each other here, as dense tensors.
+        """The nodes ``index`` as dense tensors, with an edge between nodes within r hops of each other.
 
-        A few nodes drawn from a large graph have hardly an edge among them, so every filter acts on them
-        alike. r is the smallest number of hops at which their mean degree reaches that of the whole graph (at
-        most ``most_hops``), which keeps what filters tell apart: who lies near whom.
+        A few nodes drawn from a large graph share hardly any edges, so every filter would treat them alike.
+        r is the smallest number of hops (at most ``most_hops``) at which their mean degree reaches that of
+        the whole graph. This keeps the information about which nodes lie near each other.
         """
         chosen = self.subgraph(index)
         if not isinstance(self.adj, SparseMatrix):
@@ -85,7 +85,7 @@ class Graph:
         return Graph(chosen.x, adj)
 
     def sparse_subgraph(self, index: Tensor) -> Graph:
-        """The induced subgraph, kept sparse (for the training subgraph of the inductive setting)."""
+        """The induced subgraph, kept sparse (for training in the inductive setting)."""
         x = self.x.rows(index) if isinstance(self.x, SparseMatrix) else self.x[index]
         if isinstance(self.adj, SparseMatrix):
             return Graph(x, self.adj.submatrix(index))
@@ -94,28 +94,26 @@ class Graph:
     def sample_neighbours(
         self, index: Tensor, fanouts: Sequence[int], rng: np.random.Generator
     ) -> tuple[Graph, Tensor]:
-        """A smaller graph around the nodes ``index``: hop by hop, some neighbours of each node reached.
+        """Sample a smaller graph around the nodes ``index``, hop by hop.
 
-        At hop k every node first reached at hop k - 1 (``index`` at hop 0) keeps ``fanouts[k - 1]`` of its
-        neighbours, drawn without repeats and with equal chances, or all where it has no more. The sampled
-        graph has the nodes reached and the edges drawn, in both directions and with their weights. Time and
-        memory are linear in the nodes and in what is drawn, whatever the number of edges.
+        At hop k, every node first reached at hop k - 1 (``index`` at hop 0) keeps ``fanouts[k - 1]`` of its
+        neighbours, drawn uniformly without repeats, or all of them if it has fewer. The sample holds the
+        nodes reached and the edges drawn, in both directions and with their weights. Time and memory are
+        linear in the nodes and in the edges drawn, whatever the number of edges.
 
         Args:
-            index: Nodes to start from ``[m]``.
+            index: Start nodes ``[m]``.
             fanouts: Neighbours kept at each hop, at least 1 each.
-            rng: Where the draws come from.
+            rng: Random stream.
 
         Returns:
-            The sampled graph, sparse, its nodes in the order they have here, and the positions ``[m]`` of
+            The sparse sampled graph, with its nodes in the original order, and the positions ``[m]`` of
             ``index`` in it.
         """
         from scipy import sparse
 
         if not fanouts or min(fanouts) < 1:
-            raise InputError(
-                f"fanouts {list(fanouts)}: one number of at least 1 a hop is needed, e.g. [10, 5]"
-            )
+            raise InputError(f"fanouts {list(fanouts)}: give one number of at least 1 per hop, e.g. [10, 5]")
         start = index.cpu().numpy()
         reached = np.zeros(self.num_nodes, bool)
         reached[start] = True
@@ -169,15 +167,15 @@ class Graph:
         return parts
 
     def propagation(self) -> Matrix | None:
-        """P = D^-1/2 (A + I) D^-1/2, the GCN-normalised adjacency; None stands for the identity."""
+        """P = D^-1/2 (A + I) D^-1/2, the GCN-normalised adjacency; None means the identity."""
         return self._normalised("P", loops=True)
 
     def normalised_adjacency(self) -> Matrix | None:
-        """D^-1/2 A D^-1/2 without self-loops (rows of isolated nodes are 0); None stands for no edges."""
+        """D^-1/2 A D^-1/2 without self-loops (rows of isolated nodes are 0); None means no edges."""
         return self._normalised("A", loops=False)
 
     def prepare(self, *matrices: str) -> None:
-        """Make and keep ``"P"``, ``"A"`` or ``"edges"`` now: in a ``torch.func`` transform it is too late."""
+        """Cache ``"P"``, ``"A"`` or ``"edges"`` before a ``torch.func`` transform, which cannot make them."""
         for name in matrices:
             if name == "edges":
                 self.edges()
@@ -187,7 +185,7 @@ class Graph:
     def _normalised(self, name: str, loops: bool) -> Matrix | None:
         if self.adj is None or name in self._cache:
             return self._cache.get(name)
-        if isinstance(self.adj, Tensor):  # cheap, differentiable, kept only by prepare
+        if isinstance(self.adj, Tensor):  # cheap and differentiable; cached only by prepare
             return normalise_dense(self.adj, loops)
         self._cache[name] = normalise_sparse(self.adj, loops)
         return self._cache[name]  # type: ignore[no-any-return]
@@ -208,7 +206,7 @@ class Graph:
                 low = float(torch.linalg.eigvalsh(a.to_dense().double())[0]) if a.nnz else 0.0
             else:
                 low = float(torch.linalg.eigvalsh(a.detach().double())[0])
-            # the trace is 0, so one edge is enough for a negative eigenvalue
+            # the trace is 0, so a single edge gives a negative eigenvalue
             self._cache["lmax"] = 1.0 - low if low < -1e-6 else 2.0
         return self._cache["lmax"]  # type: ignore[no-any-return]
 
@@ -227,10 +225,10 @@ class Graph:
 
 
 def _draw_entries(indptr: Any, rows: Any, count: int, rng: np.random.Generator) -> tuple[Any, Any]:
-    """At most ``count`` stored entries of each of ``rows``, without repeats, as (row, place in the arrays).
+    """At most ``count`` stored entries of each row, without repeats, as (row, place in the arrays).
 
-    Rows with more entries are drawn by Floyd's algorithm, all at once: for j = size - count .. size - 1 take
-    a number up to j, or j itself where that number is taken already; every subset is equally likely.
+    Rows with more entries are drawn together by Floyd's algorithm: for j = size - count .. size - 1, take a
+    random number up to j, or j itself if that number is taken. Every subset is equally likely.
     """
     sizes = indptr[rows + 1] - indptr[rows]
     few, many = rows[sizes <= count], rows[sizes > count]
@@ -306,7 +304,7 @@ class Nodes(LabelledSet):
         return cls(graph, tensors["y"], tensors.get("index"), tensors.get("weight"))
 
     def subset(self, index: Tensor) -> Self:
-        """The labelled nodes ``index`` ``[b]`` in the same graph: models see all of it, the loss these."""
+        """The labelled nodes ``index`` ``[b]``; models still see the whole graph, the loss only these."""
         weight = None if self.weight is None else self.weight[index]
         return dataclasses.replace(self, y=self.y[index], index=self.positions()[index], weight=weight)
 
@@ -320,7 +318,7 @@ class Nodes(LabelledSet):
         )
 
     def positions(self) -> Tensor:
-        """The labelled nodes' indices, also where all nodes are labelled."""
+        """Indices of the labelled nodes, even if all nodes are labelled."""
         return torch.arange(len(self), device=self.y.device) if self.index is None else self.index
 
     def describe(self) -> str:
@@ -391,7 +389,7 @@ class GraphData(Dataset):
     Attributes:
         name, source, num_classes, normalisation, split, class_names, origin: As in `Dataset`.
         graph: The whole graph, sparse.
-        y: Labels ``[n]``; -1 marks unlabelled nodes, which are in no split.
+        y: Labels ``[n]``; -1 marks unlabelled nodes, which are in no part of the split.
         train, val, test: Node indices of the split.
     """
 

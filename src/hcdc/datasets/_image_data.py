@@ -1,4 +1,4 @@
-"""From pixels and labels to `ImageData`: checks, small sides, a split, the statistics of the channels."""
+"""From pixels and labels to `ImageData`: checks, resizing, a split, channel statistics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Array = NDArray[Any]
 
 
 def smaller(x: Tensor) -> Tensor:
-    """Images ``[m, c, h, w]`` whose longer side is at most 64 pixels, by averaging over areas."""
+    """Shrink images ``[m, c, h, w]`` to at most 64 pixels on the longer side, by averaging over areas."""
     height, width = x.shape[2:]
     longest = max(height, width)
     if longest <= LONGEST_SIDE:
@@ -57,24 +57,23 @@ def image_data(
 ) -> ImageData:
     """Check images and labels, split them and measure the channels.
 
-    The parts must have one size, type and number of channels. Where there is no test part, 20 % of the images
-    of each class are drawn for it; where there is no validation part,
-    ``val_share`` of the remaining training images of each class; at least one of each class.
+    All parts must have one size, type and number of channels. Without a test part, 20 % of the images of each
+    class are drawn for it. Without a validation part, ``val_share`` of each class's remaining training images
+    are. Each draw takes at least one image per class.
 
     Args:
         name, source: As in `ImageData`.
         parts: ``"train"`` and possibly ``"val"`` and ``"test"``: pixels ``[m, c, h, w]`` and labels ``[m]``.
-        num_classes: Number of classes where it is known; else the number of names, else the largest label
-            plus 1.
-        class_names: One name a class; the numbers by default.
-        shuffled_share: Take validation as this share at the end of a seeded shuffle of all training images,
-            not class by class.
-        val_share: Share of the validation images that are drawn class by class.
-        original: Height and width of a part before a reader made its images smaller.
-        left_out: What a reader passed over, in words.
-        split: None, or ``"seeded"`` to draw validation anew from training and validation images, or three
-            index arrays into the images in the order training, validation, test.
-        seed: Seed of what is drawn.
+        num_classes: Number of classes; by default the number of names, else the largest label plus 1.
+        class_names: One name per class; the class numbers by default.
+        shuffled_share: For validation, take this share at the end of a seeded shuffle of all training images,
+            instead of drawing class by class.
+        val_share: Share drawn for validation, class by class.
+        original: Height and width of each part before a reader shrank its images.
+        left_out: What a reader skipped, in words.
+        split: None; ``"seeded"`` to redraw validation from the training and validation images; or three index
+            arrays into the images in the order training, validation, test.
+        seed: Seed of the draws.
     """
     labels = {part: _labels(y, len(x), f"{name}, {part}") for part, (x, y) in parts.items()}
     pixels = {part: _pixels(x, f"{name}, {part}") for part, (x, _) in parts.items()}
@@ -84,8 +83,8 @@ def image_data(
         if before[part] != before["train"] or (x.dtype, x.shape[1]) != (first.dtype, first.shape[1]):
             forms = [_form(pixels[one], before[one]) for one in ("train", part)]
             raise InputError(
-                f"{name}: images of mixed shapes: those of train are {forms[0]}, those of {part} are "
-                f"{forms[1]}; bring all to one shape and type"
+                f"{name}: images of mixed shapes: train has {forms[0]}, {part} has {forms[1]}; bring all to "
+                "one shape and type"
             )
     count = _classes(labels, num_classes or len(class_names) or None, name)
     names = class_names or tuple(map(str, range(count)))
@@ -132,7 +131,7 @@ def _form(x: Tensor, size: tuple[int, int]) -> str:
 
 
 def _some(names: list[str]) -> str:
-    """Classes by number and the first three names."""
+    """The number of classes and the first three names."""
     text = ", ".join([*(f"'{name}'" for name in names[:3]), *["..."][: len(names) > 3]])
     return f"class {text}" if len(names) == 1 else f"{len(names)} classes ({text})"
 
@@ -140,8 +139,8 @@ def _some(names: list[str]) -> str:
 def _pixels(x: Tensor, what: str) -> Tensor:
     if x.dim() != 4 or x.shape[1] not in (1, 3):
         raise InputError(
-            f"{what}: images have shape {tuple(x.shape)}; needed is [m, c, h, w] with 1 channel (grey) or 3 "
-            "(colour)"
+            f"{what}: images have shape {tuple(x.shape)}; [m, c, h, w] with 1 channel (grey) or 3 (colour) "
+            "is needed"
         )
     if len(x) == 0 or x.shape[2] == 0 or x.shape[3] == 0:
         raise InputError(f"{what}: there are no images (shape {tuple(x.shape)})")
@@ -166,12 +165,12 @@ def _labels(y: Array, count: int, what: str) -> Array:
         y = y[:, 0]
     if y.ndim != 1:
         raise InputError(
-            f"{what}: labels have shape {y.shape}; one class number an image is needed (of one-hot: "
+            f"{what}: labels have shape {y.shape}; one class number per image is needed (from one-hot: "
             "y.argmax(1))"
         )
     if len(y) != count:
         raise InputError(
-            f"{what}: there are {count} images and {len(y)} labels; one label an image is needed"
+            f"{what}: there are {count} images and {len(y)} labels; one label per image is needed"
         )
     if y.dtype.kind not in "iu":
         raise InputError(f"{what}: labels have type {y.dtype}; integers 0 .. classes - 1 are needed")
@@ -179,7 +178,7 @@ def _labels(y: Array, count: int, what: str) -> Array:
 
 
 def _classes(labels: Mapping[str, Array], known: int | None, name: str) -> int:
-    """The number of classes, or a refusal of labels that are not 0 .. classes - 1."""
+    """The number of classes; refuse labels outside 0 .. classes - 1."""
     for part, y in labels.items():
         low, high = int(y.min()), int(y.max())
         if low < 0 or (known is not None and high >= known):
@@ -201,7 +200,7 @@ def _classes(labels: Mapping[str, Array], known: int | None, name: str) -> int:
         if "train" not in beyond and empty > 1:
             raise _out_of_range(f"{name}, {beyond[0]}", int(labels[beyond[0]].max()), empty - 1)
         raise InputError(
-            f"{name}: class {empty} is empty, the labels go up to {high}; number the classes without gaps"
+            f"{name}: class {empty} is empty, but labels go up to {high}; number the classes without gaps"
         )
     return len(found)
 

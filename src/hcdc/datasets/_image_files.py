@@ -1,4 +1,4 @@
-"""Images from files: arrays in ``.npz`` and ``.npy``, and folders of pictures."""
+"""Images from files: ``.npz`` and ``.npy`` arrays, and folders of pictures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHER_NAMES = {"validation": "val", "valid": "val"}
 KNOWN_PARTS = "train, val (or validation, valid) and test"
 MOST_BYTES_IN_MEMORY = 4 * 2**30
 
-IMAGE_ARRAYS = "images are x_train, y_train, x_test, y_test (and x_val, y_val where there are some)"
+IMAGE_ARRAYS = "images are x_train, y_train, x_test, y_test (and x_val, y_val if any)"
 LAYOUTS = (
     "CLASS/*.{png,jpg,jpeg}, {train,val,test}/CLASS/*.{png,jpg,jpeg}, or x_train.npy, y_train.npy, "
     "x_test.npy, y_test.npy"
@@ -35,9 +35,9 @@ def read_image_npz(path: Path, *, split: Any = None, seed: int = 0) -> ImageData
 
 
 def _read_npy_folder(root: Path, split: Any, seed: int) -> ImageData:
-    """The same arrays as ``.npy`` files, which stay on disk: pixels are read where they are used.
+    """The same arrays as ``.npy`` files; pixels stay on disk until they are used.
 
-    A set above 4 GiB must bring its validation part, for drawing one would copy it into memory.
+    A set above 4 GiB must have its own validation part, since drawing one would copy it into memory.
     """
     found = {file.stem: file for file in root.glob("*.npy")}
     arrays: dict[str, Array] = {}
@@ -49,9 +49,9 @@ def _read_npy_folder(root: Path, split: Any, seed: int) -> ImageData:
     size = arrays["x_train"].nbytes
     if size > MOST_BYTES_IN_MEMORY and ("x_val" not in arrays or split is not None):
         raise InputError(
-            f"'{found['x_train']}' has {size / 2**30:.1f} GiB and stays on disk, where no validation part "
-            f"can be drawn from it (above {MOST_BYTES_IN_MEMORY >> 30} GiB); write x_val.npy and y_val.npy, "
-            "and leave split= out"
+            f"'{found['x_train']}' has {size / 2**30:.1f} GiB and stays on disk; above "
+            f"{MOST_BYTES_IN_MEMORY >> 30} GiB no validation part can be drawn, so write x_val.npy and "
+            "y_val.npy, and leave split= out"
         )
     return _from_named_arrays(root.name, str(root), arrays, split, seed)
 
@@ -79,11 +79,11 @@ def _from_named_arrays(
 
 
 def read_image_folder(root: Path, *, split: Any = None, seed: int = 0) -> ImageData:
-    """A folder ``root/CLASS/*``, ``root/{train,val,test}/CLASS/*``, or of ``.npy`` arrays.
+    """Read ``root/CLASS/*``, ``root/{train,val,test}/CLASS/*``, or a folder of ``.npy`` arrays.
 
     Classes are numbered in the order of their names. All images must be grey, or all in colour. The
-    validation part may be called ``validation`` or ``valid``, and names of parts may have capital letters.
-    Files in a class folder that are not PNG or JPEG are left out, and the split says how many.
+    validation part may be called ``validation`` or ``valid``; part names ignore case. Files in a class folder
+    that are not PNG or JPEG are skipped, and the split says how many.
 
     Args:
         root: The folder.
@@ -128,13 +128,13 @@ def read_image_folder(root: Path, *, split: Any = None, seed: int = 0) -> ImageD
 
 
 def part_called(name: Any) -> str:
-    """What a part is called here: ``val`` for ``Validation``; other names in lower case."""
+    """The library's name for a part: ``val`` for ``Validation``; other names in lower case."""
     text = str(name).lower()
     return OTHER_NAMES.get(text, text)
 
 
 def _parts(root: Path) -> dict[str, Path]:
-    """Folders of parts in the order of `PART_NAMES`; none where the folders are classes."""
+    """Folders of parts in the order of `PART_NAMES`; empty if the folders are classes."""
     folders = _subfolders(root)
     found = {part: [called for called in folders if part_called(called) == part] for part in PART_NAMES}
     known = sum(map(len, found.values())) == len(folders)
@@ -151,11 +151,11 @@ def _subfolders(root: Path) -> list[str]:
 
 
 def _image_files(folder: Path) -> tuple[list[Path], int]:
-    """The images of a class folder, and how many other files it holds."""
+    """The images in a class folder, and the number of other files."""
     if inner := _subfolders(folder):
         raise InputError(
             f"'{folder / inner[0]}' is a folder in '{folder}', which was read as a class folder of images; "
-            f"the folders above classes may be {KNOWN_PARTS}, train among them, and no others"
+            f"only {KNOWN_PARTS} may stand above class folders, and train must be there"
         )
     files = sorted(place for place in folder.iterdir() if not place.name.startswith("."))
     images = [file for file in files if file.suffix.lower() in SUFFIXES]
@@ -171,6 +171,6 @@ def _opened(files: list[Path]) -> Iterator[tuple[str, Any]]:
         try:
             with pillow.open(file) as image:
                 image.load()
-                yield f"'{file}'", upright(image)  # as a camera noted it was held
+                yield f"'{file}'", upright(image)  # rotated as the camera recorded
         except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
             raise InputError(f"'{file}' cannot be read as an image: {error}") from error

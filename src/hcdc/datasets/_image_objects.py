@@ -21,7 +21,7 @@ LABEL_COLUMNS = ("label", "labels", "fine_label")
 
 
 def is_images(source: Any) -> bool:
-    """Whether an object is one of those that `from_object` reads."""
+    """Whether `from_object` can read an object."""
     if isinstance(source, Mapping):
         return any(part_called(name) in PART_NAMES for name in source)
     if isinstance(source, tuple) and len(source) == 2:
@@ -30,7 +30,7 @@ def is_images(source: Any) -> bool:
 
 
 def takes_columns(source: Any) -> bool:
-    """Whether an object is a Hugging Face ``Dataset``, a ``Dataset`` of dicts, or a mapping with one."""
+    """Whether an object is a Hugging Face ``Dataset``, a ``Dataset`` of dicts, or a mapping to one."""
     if isinstance(source, Mapping):
         return any(map(takes_columns, source.values()))
     return bool(_columns(source))
@@ -43,11 +43,11 @@ def from_object(
 
     Args:
         source: ``(x, y)`` with x ``[m, h, w]`` (grey), ``[m, c, h, w]`` or ``[m, h, w, c]``, or a list of
-            images of one size; a torch ``Dataset`` of pairs (image, label) or of dicts, where an image is a
-            PIL image, an array or a tensor; a Hugging Face ``Dataset``; or a mapping of ``"train"`` and
+            images of one size; a torch ``Dataset`` of pairs (image, label) or of dicts, with images as PIL
+            images, arrays or tensors; a Hugging Face ``Dataset``; or a mapping from ``"train"`` and
             possibly ``"val"`` (``"validation"``, ``"valid"``) and ``"test"`` to any of these.
-        image, label: Columns of a Hugging Face ``Dataset``, keys of dicts; by default ``image`` or ``img``,
-            and ``label``, ``labels`` or ``fine_label``.
+        image, label: Columns of a Hugging Face ``Dataset``, or keys of dicts; by default ``image`` or
+            ``img``, and ``label``, ``labels`` or ``fine_label``.
         split, seed: As in `image_data`.
     """
     given: dict[str, Any] = {}
@@ -61,7 +61,7 @@ def from_object(
             )
         given[part] = content
     if "train" not in given:
-        raise InputError(f"there is no train part beside {' and '.join(given)}; parts are {KNOWN_PARTS}")
+        raise InputError(f"there is no train part besides {' and '.join(given)}; parts are {KNOWN_PARTS}")
     parts: dict[str, tuple[Tensor, Array]] = {}
     original: dict[str, tuple[int, int]] = {}
     for part, content in given.items():
@@ -77,7 +77,7 @@ def from_object(
 
 
 def _pair(content: tuple[Any, ...], part: str) -> tuple[Tensor, Array, tuple[int, int] | None]:
-    """Pixels and labels, and height and width as they came of images that came one by one."""
+    """Pixels, labels and, for a list of images, their original height and width."""
     if len(content) != 2:
         raise InputError(f"{part}: a tuple of {len(content)} objects is not the pair (x, y)")
     x, y = content
@@ -89,7 +89,7 @@ def _pair(content: tuple[Any, ...], part: str) -> tuple[Tensor, Array, tuple[int
 
 
 def _is_pictures(x: Any) -> bool:
-    """Whether x is a list (or an array of objects) of images; rows of a table have one dimension."""
+    """Whether x is a list, or an object array, of images; table rows have one dimension."""
     listed = isinstance(x, (list, tuple)) or (isinstance(x, np.ndarray) and x.dtype == object)
     return listed and len(x) > 0 and all(map(is_picture, x))
 
@@ -99,7 +99,7 @@ def _has_columns(source: Any) -> bool:
 
 
 def _columns(source: Any) -> list[str]:
-    """Columns of a Hugging Face ``Dataset``, or keys of the first of a ``Dataset`` of dicts; else none."""
+    """Columns of a Hugging Face ``Dataset``, or keys of the first dict in a ``Dataset``; else none."""
     if _has_columns(source):
         return [str(name) for name in source.column_names]
     sized = isinstance(source, Dataset) and hasattr(source, "__len__") and len(source) > 0
@@ -110,7 +110,7 @@ def _columns(source: Any) -> list[str]:
 def _items(
     content: Any, part: str, image: str | None, label: str | None
 ) -> tuple[Tensor, Array, tuple[int, int]]:
-    """Pixels, labels, and height and width as they came, of a data set object."""
+    """Pixels, labels, and original height and width of a data set object."""
     if isinstance(content, IterableDataset) or not hasattr(content, "__len__"):
         raise InputError(
             f"{part}: a {type(content).__name__} has no length; pass a Dataset with __len__ and __getitem__, "
@@ -160,7 +160,7 @@ def _number(value: Any, what: str) -> int:
 
 
 def _class_names(source: Any, label: str | None) -> tuple[str, ...]:
-    """Names in ``classes`` (torchvision) or in ``features[label].names`` (Hugging Face)."""
+    """Names from ``classes`` (torchvision) or ``features[label].names`` (Hugging Face)."""
     names = getattr(source, "classes", None)
     features = getattr(source, "features", None)
     if isinstance(features, Mapping):

@@ -1,4 +1,4 @@
-"""Images with classes: what readers return, condensers make and losses receive."""
+"""Images with classes: readers return them, condensers make them, losses receive them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Images(Examples):
     Attributes:
         x: Pixels ``[m, c, h, w]``: uint8 (0 .. 255) or floating point.
         y: Class numbers ``[m]`` (int64).
-        weight: Non-negative weight of each image in the loss; None means equal weights.
+        weight: Non-negative loss weight of each image; None means equal weights.
     """
 
     kind = "image"
@@ -51,10 +51,10 @@ class ImageData(Dataset):
     Attributes:
         name, source, num_classes, class_names, origin: As in `Dataset`.
         train, val, test: The images of the split, all of one shape and type.
-        mean, std: Of each channel over the training images ``[c]``, in units of 1 = 255 for uint8 images and
-            in the images' own units for floating point; a constant channel has std 1.
-        split: How the split came about, in words; also whether the images were made smaller, which files were
-            left out, and which classes validation or test lacks.
+        mean, std: Per channel over the training images ``[c]``; uint8 images are divided by 255 first, others
+            keep their own units. A constant channel has std 1.
+        split: How the split was made, in words; also whether images were resized, how many files were
+            skipped, and which classes validation or test lacks.
     """
 
     name: str
@@ -83,7 +83,7 @@ class ImageData(Dataset):
         return self._moved(**{name: getattr(self, name).to(device) for name in names})
 
     def normalised(self, x: Tensor) -> Tensor:
-        """Images ``[m, c, h, w]`` as networks see them; see the function `normalised`."""
+        """Images ``[m, c, h, w]`` as networks see them; see `normalised`."""
         return normalised(x, self.mean, self.std)
 
     def pieces(self) -> Iterator[tuple[str, Tensor]]:
@@ -97,7 +97,7 @@ class ImageData(Dataset):
 
 
 def normalised(x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    """(x - mean) / std channel by channel, where uint8 pixels are divided by 255 first.
+    """(x - mean) / std per channel; uint8 pixels are divided by 255 first.
 
     Args:
         x: Pixels ``[m, c, h, w]``, uint8 or floating point, on the device of ``mean`` and ``std``.
@@ -109,7 +109,7 @@ def normalised(x: Tensor, mean: Tensor, std: Tensor) -> Tensor:
 
 
 def channel_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each channel of ``x [m, c, h, w]`` as `ImageData` has them."""
+    """Mean and standard deviation per channel of ``x [m, c, h, w]``, as in `ImageData`."""
     if x.dtype == torch.uint8:
         counts = torch.zeros(x.shape[1], 256, dtype=torch.float64)
         for chunk in torch.split(x, CHUNK):

@@ -1,7 +1,7 @@
-"""Labelled sets: what T_train, T_val, S_train and S_val are, whatever kind of data they hold.
+"""Labelled sets: T_train, T_val, S_train and S_val, for any kind of data.
 
-A kind of data is a class here and a name in the file. To add one, subclass `LabelledSet`, or `Examples` where
-all examples stand in one tensor, and decorate it with `register_kind`.
+A kind of data is a class here and a name in the file. To add one, subclass `LabelledSet` (or `Examples`, if
+all examples fit in one tensor) and decorate it with `register_kind`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from hcdc.core.labels import members
 
 
 class LabelledSet(ABC):
-    """Examples with labels, one of T_train, T_val, S_train and S_val; a kind of data is a subclass.
+    """Examples with labels: T_train, T_val, S_train or S_val. Each kind of data is a subclass.
 
     Attributes:
         kind: Name of the kind in the condensed file.
         regression: Whether labels may be values instead of classes.
         y: Labels ``[m]``.
-        weight: Non-negative weight of each label in the loss ``[m]``; None means equal weights.
+        weight: Non-negative loss weight of each label ``[m]``; None means equal weights.
     """
 
     kind: ClassVar[str]
@@ -42,16 +42,16 @@ class LabelledSet(ABC):
     @property
     @abstractmethod
     def form(self) -> str:
-        """The form of one example in words: a number of features, or a shape such as ``3 x 32 x 32``."""
+        """The form of one example: a number of features, or a shape such as ``3 x 32 x 32``."""
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """All it holds as dense tensors, with at least ``"x"`` and ``"y"``; what is None is left out."""
+        """Its content as dense tensors, at least ``"x"`` and ``"y"``; None values are left out."""
 
     @classmethod
     @abstractmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
-        """The set that `tensors` came from; a missing tensor is a ``KeyError``."""
+        """Rebuild the set from its `tensors`; a missing tensor raises ``KeyError``."""
 
     @abstractmethod
     def subset(self, index: Tensor) -> Self:
@@ -67,14 +67,14 @@ class LabelledSet(ABC):
 
     @abstractmethod
     def check_shapes(self, name: str) -> None:
-        """Refuse tensors whose shapes do not fit together; ``name`` is what errors call the set."""
+        """Refuse tensors whose shapes do not match; errors call the set ``name``."""
 
     def check(self, name: str, num_classes: int | None) -> None:
-        """Refuse what cannot be trained on: misfit shapes, types, labels or weights, NaN and infinity.
+        """Refuse what cannot be trained on: wrong shapes, types, labels or weights, NaN and infinity.
 
         Args:
-            name: What errors call the set: ``"train"`` or ``"val"``.
-            num_classes: Number of classes; None for regression, or where it is not known.
+            name: Name of the set in errors, ``"train"`` or ``"val"``.
+            num_classes: Number of classes; None for regression or if unknown.
         """
         self.check_shapes(name)
         y, weight, floats = self.y, self.weight, self.floats()
@@ -103,36 +103,36 @@ class LabelledSet(ABC):
             yield str(tuple(tensor.shape)), tensor
 
     def floats(self) -> dict[str, Tensor]:
-        """The tensors that must hold finite numbers, ``"x"`` among them; labels and weights aside."""
+        """The tensors that must be finite, including ``"x"``; labels and weights are checked separately."""
         return {"x": self.tensors()["x"]}
 
     def pools(self, num_classes: int) -> list[Tensor]:
-        """For each class the positions of its examples, on the CPU."""
+        """For each class, the positions of its examples, on the CPU."""
         return members(self.y, num_classes)
 
     def pictures(self) -> Tensor | None:
-        """Images to draw ``[m, c, h, w]``, on the CPU; None where examples are no images."""
+        """Images to draw ``[m, c, h, w]``, on the CPU; None for other kinds of examples."""
         return None
 
     def details(self, name: str, num_classes: int | None) -> list[tuple[str, str]]:
-        """Further (label, text) lines for ``hcdc inspect``; ``name`` is ``"S_train"`` or ``"S_val"``."""
+        """More (label, text) lines for ``hcdc inspect``; ``name`` is ``"S_train"`` or ``"S_val"``."""
         return []
 
     def to_pyg(self, part: str) -> Any:
-        """The set as PyG ``Data``; only graphs have that form."""
+        """The set as PyG ``Data``; only graphs can be converted."""
         raise InputError(
-            f"this condensed data set is of kind '{self.kind}', which PyG has no form for; "
+            f"this condensed data set is of kind '{self.kind}', which PyG cannot represent; "
             "use to_torch() or to_numpy()"
         )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Examples(LabelledSet):
-    """Examples that stand side by side in one tensor.
+    """Examples stacked in one tensor.
 
     Attributes:
         noun: What the examples are called, e.g. ``"rows"``.
-        axes: Names of the axes of ``x``, the first over examples.
+        axes: Names of the axes of ``x``; the first is over examples.
         x: Examples ``[m, ...]``.
         y, weight: As in `LabelledSet`.
     """
@@ -190,7 +190,7 @@ Kind = TypeVar("Kind", bound=type[LabelledSet])
 
 
 def register_kind(form: Kind) -> Kind:
-    """Class decorator: condensed files may hold this kind, under the name ``form.kind``."""
+    """Class decorator: let condensed files hold this kind, under the name ``form.kind``."""
     known = KINDS.get(form.kind)
     if known is not None and (kind_module(known), known.__name__) != (kind_module(form), form.__name__):
         raise InputError(
@@ -205,7 +205,7 @@ def kind_named(name: str, module: str | None = None) -> type[LabelledSet]:
 
     Args:
         name: Name of the kind.
-        module: Module that defines it, as a file says; an error names it.
+        module: Module that defines it, according to the file; errors name it.
     """
     if name in KINDS:
         return KINDS[name]
@@ -217,7 +217,7 @@ def kind_named(name: str, module: str | None = None) -> type[LabelledSet]:
 
 
 def kind_module(form: type[LabelledSet]) -> str:
-    """The module that defines a kind; for a script, the name under which others would import it."""
+    """The module that defines a kind; for a script, the name to import it by."""
     if form.__module__ != "__main__":
         return form.__module__
     return Path(getattr(sys.modules["__main__"], "__file__", None) or "__main__").stem

@@ -1,4 +1,4 @@
-"""Images by name: CIFAR in its binary form, and the digits that come with scikit-learn."""
+"""Images by name: CIFAR in its binary form, and scikit-learn's digits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Archive:
     names: str
     label_bytes: int
     classes: int
-    train_images: int  # a file
+    train_images: int  # per file
     test_images: int
     shuffled_share: float | None
 
@@ -55,7 +55,7 @@ ARCHIVES = {
         classes=10,
         train_images=10_000,
         test_images=10_000,
-        shuffled_share=0.2,  # 10,000 images, as the benchmarks of condensed sets on NAS-Bench-201 hold out
+        shuffled_share=0.2,  # 10,000 images, as in published benchmarks of condensed sets on NAS-Bench-201
     ),
     "cifar100": _Archive(
         "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
@@ -76,12 +76,12 @@ ARCHIVES = {
 def named_images(
     name: str, root: Path, *, download: bool = True, split: Any = None, seed: int = 0
 ) -> ImageData:
-    """One of `IMAGE_NAMES`: CIFAR's binary files under ``root`` (fetched where they are not), or the digits.
+    """One of `IMAGE_NAMES`: CIFAR's binary files under ``root`` (fetched if missing), or the digits.
 
     Args:
         name: The name.
         root: Folder that holds ``cifar-10-batches-bin`` or ``cifar-100-binary``.
-        download: Fetch an absent CIFAR archive from its authors.
+        download: Fetch a missing CIFAR archive from its authors.
         split, seed: As in `image_data`.
     """
     if name == "digits":
@@ -124,14 +124,14 @@ def _records(path: Path, archive: _Archive, count: int) -> tuple[Array, Array]:
     records = content.reshape(-1, size)
     if len(records) != count:
         raise InputError(
-            f"'{path}' has {len(records):,} images, and the official file has {count:,}; remove it and load "
+            f"'{path}' has {len(records):,} images, but the official file has {count:,}; remove it and load "
             "the set again, or pass your own images as an .npz or a folder"
         )
     return records[:, archive.label_bytes :].reshape(-1, 3, 32, 32), records[:, archive.label_bytes - 1]
 
 
 def _names(path: Path, classes: int) -> tuple[str, ...]:
-    """Class names, one a line; none where the file is absent or has another number of them."""
+    """Class names, one per line; none if the file is missing or their number is wrong."""
     try:
         names = tuple(path.read_text(encoding="utf-8").split())
     except (OSError, UnicodeDecodeError):
@@ -140,7 +140,7 @@ def _names(path: Path, classes: int) -> tuple[str, ...]:
 
 
 def _fetch(name: str, archive: _Archive, root: Path, download: bool) -> None:
-    """Download the archive, check it and unpack the files that are read, all of them or none."""
+    """Download the archive, check it and unpack the files needed, all or none."""
     folder = root / archive.folder
     reason = "download=False was given"
     if download:
@@ -195,10 +195,10 @@ def _unpack(archive: _Archive, temporary: Path, folder: Path) -> None:
 
 
 def _digits(split: Any, seed: int) -> ImageData:
-    """1,797 handwritten digits of 8 x 8 grey pixels; their 17 levels 0 .. 16 are spread over 0 .. 255.
+    """1,797 handwritten digits of 8 x 8 grey pixels, rescaled from levels 0 .. 16 to 0 .. 255.
 
-    Three of eight that are not test images are for validation: with the 143 of the usual share, which
-    networks are better would be chance.
+    Three in eight of the non-test images are for validation. The usual share, 143 images, would be too few to
+    tell good networks from bad.
     """
     found = require("sklearn.datasets", "learn").load_digits()
     x = np.round(found.images * (255 / 16)).astype(np.uint8)

@@ -40,13 +40,13 @@ def node_data(
         x: Features ``[n, d]``, a numpy array or a scipy sparse matrix.
         adjacency: A scipy sparse matrix ``[n, n]``, or edges ``[2, E]`` as integers; made symmetric and
             binary.
-        y: Labels ``[n]``, integers, -1 where unknown.
-        normalisation: ``"row"``: x_i / sum_j x_ij, rows of sum 0 stay 0 (features with negative entries are
-            left as they are, ``"none"``); ``"standard"``: mean 0 and deviation 1 over the training nodes;
-            ``"none"``.
-        own_parts: The split that the data brings (three index arrays or masks), or None.
+        y: Integer labels ``[n]``, -1 if unknown.
+        normalisation: ``"row"``: x_i / sum_j x_ij; rows that sum to 0 stay 0, and features with negative
+            entries are left as they are (``"none"``). ``"standard"``: mean 0 and deviation 1 over the
+            training nodes. ``"none"``.
+        own_parts: The data's own split (three index arrays or masks), or None.
         own_split: That split in words.
-        split: The user's wish, see `hcdc.data`.
+        split: What the user asked for, see `hcdc.data`.
         seed: Seed of a seeded split.
     """
     count = int(x.shape[0])
@@ -82,12 +82,12 @@ def _labels(y: NDArray[Any], count: int, name: str) -> NDArray[np.int64]:
         y = y[:, 0]
     if y.ndim != 1:
         raise InputError(
-            f"{name}: labels have shape {y.shape}; one class a node is needed (several labels a node are not "
-            "supported: make one data set of each column)"
+            f"{name}: labels have shape {y.shape}; one class per node is needed (several labels per node are "
+            "not supported: make one data set per column)"
         )
     if np.issubdtype(y.dtype, np.floating):
         raise InputError(
-            f"{name}: labels are {y.dtype} numbers, and regression on nodes is not supported; turn them "
+            f"{name}: labels are {y.dtype} numbers, but regression on nodes is not supported; turn them "
             "into class numbers (y.long()), or use a table with a target column"
         )
     if not np.issubdtype(y.dtype, np.integer) and y.dtype != bool:
@@ -97,7 +97,7 @@ def _labels(y: NDArray[Any], count: int, name: str) -> NDArray[np.int64]:
     if len(y) != count:
         raise InputError(
             f"{name}: there are {len(y)} labels for {count} nodes; hcdc classifies the nodes of one graph, "
-            "so one label a node is needed (-1 where unknown)"
+            "so one label per node is needed (-1 if unknown)"
         )
     y = y.astype(np.int64)
     if count and y.min() < -1:
@@ -110,7 +110,7 @@ def _labels(y: NDArray[Any], count: int, name: str) -> NDArray[np.int64]:
     if int(found[-1]) >= len(found):
         empty = int(np.flatnonzero(found != np.arange(len(found)))[0])
         raise InputError(
-            f"{name}: class {empty} is empty, no node has that label (the largest label is "
+            f"{name}: class {empty} is empty: no node has that label (the largest label is "
             f"{int(found[-1])}); number the classes 0 .. classes - 1 without gaps"
         )
     return y
@@ -191,7 +191,7 @@ def _finite(x: Any, name: str) -> None:
 
 
 def _adjacency(given: Any, count: int) -> SparseMatrix:
-    """A + A^T, every entry 1, no self-loops."""
+    """A + A^T with every entry 1 and no self-loops."""
     if not sparse.issparse(given):
         if given.ndim != 2 or given.shape[0] != 2:
             raise InputError(f"edges have shape {given.shape}; [2, number of edges] is needed")

@@ -1,4 +1,4 @@
-"""Graphs in one ``.npz`` file, in the layout of the gnn-benchmark collection (Shchur et al. 2018)."""
+"""Graphs in an ``.npz`` file, in the layout of the gnn-benchmark collection (Shchur et al. 2018)."""
 
 from __future__ import annotations
 
@@ -37,13 +37,12 @@ def read_npz(
 ) -> GraphData:
     """A graph from ``adj_{data,indices,indptr,shape}``, ``attr_*`` (or a dense ``attr_matrix``) and labels.
 
-    Arrays ``{train,val,test}_idx`` or ``{train,val,test}_mask`` are the split where the file has all three
-    of a kind.
+    The arrays ``{train,val,test}_idx`` or ``{train,val,test}_mask`` are the split, if all three exist.
 
     Args:
         path: The file.
         name, source: As in `GraphData`; from the path by default.
-        binary: Turn every positive feature into 1, as PyG does with the files of this collection.
+        binary: Turn every positive feature into 1, as PyG does for this collection.
         split, seed: As in `hcdc.data`.
     """
     arrays = _arrays(path)
@@ -80,14 +79,14 @@ def npz_names(path: Path) -> list[str]:
             return [name.removesuffix(".npy") for name in file.namelist()]
     except zipfile.BadZipFile as error:
         raise InputError(
-            f"'{path}' is not an .npz file, or is cut short; write one with numpy.savez"
+            f"'{path}' is not an .npz file, or is truncated; write one with numpy.savez"
         ) from error
     except OSError as error:
         raise InputError(f"'{path}' cannot be read: {error}") from error
 
 
 def npz_arrays(path: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """The named arrays of an ``.npz`` file; objects, which could run code, are refused."""
+    """The named arrays of an ``.npz`` file; objects are refused, because they could run code."""
     try:
         with np.load(path) as file:
             return {name: file[name] for name in names}
@@ -96,13 +95,13 @@ def npz_arrays(path: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
 
 
 def plain(error: Exception) -> str:
-    """The text of an error of ``numpy.load``, without its advice to load Python objects."""
+    """The text of a ``numpy.load`` error, without its advice to load Python objects."""
     text = " ".join(str(error).split())
-    return "it holds something else than plain numbers" if "pickle" in text else text
+    return "it holds something other than plain numbers" if "pickle" in text else text
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays that matter, or a refusal that names those that are missing."""
+    """The arrays of a graph; an error names those that are missing."""
     found = set(npz_names(path))
     missing = [key for key in (*(f"adj_{f}" for f in FIELDS), "labels") if key not in found]
     sparse_features = [f"attr_{f}" for f in FIELDS]

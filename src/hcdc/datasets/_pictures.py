@@ -27,18 +27,18 @@ def is_pil(picture: Any) -> bool:
 
 
 def channels_first(x: Any, what: str) -> Tensor:
-    """Pixels as ``[m, c, h, w]``; ``[m, h, w]`` is grey, ``[m, h, w, c]`` is turned (a mapped file in place).
+    """Pixels as ``[m, c, h, w]``, from grey ``[m, h, w]`` or ``[m, h, w, c]``; a mapped file is not copied.
 
-    Where both ends could be channels, a tensor has them first and an array last.
+    If both ends could be channels, tensors are read as channels first and arrays as channels last.
     """
     if isinstance(x, Tensor):
         tensor, first = x.detach().cpu(), True
     else:
         array, first = np.asarray(x), False
-        if min(array.strides, default=0) < 0:  # e.g. BGR turned to RGB, which torch cannot view
+        if min(array.strides, default=0) < 0:  # e.g. BGR flipped to RGB, which torch cannot view
             array = array.copy()
         try:
-            with warnings.catch_warnings():  # a file mapped for reading makes a tensor that nobody writes to
+            with warnings.catch_warnings():  # nobody writes to the tensor of a read-only map
                 warnings.filterwarnings("ignore", message=".*not writable.*")
                 tensor = torch.from_numpy(array)
         except (TypeError, ValueError) as error:
@@ -49,8 +49,8 @@ def channels_first(x: Any, what: str) -> Tensor:
         return tensor[:, None]
     if tensor.dim() != 4:
         raise InputError(
-            f"{what}: images have shape {tuple(tensor.shape)}; needed is [m, h, w], [m, h, w, c] or "
-            "[m, c, h, w]"
+            f"{what}: images have shape {tuple(tensor.shape)}; [m, h, w], [m, h, w, c] or [m, c, h, w] is "
+            "needed"
         )
     leading, trailing = tensor.shape[1] in (1, 3), tensor.shape[3] in (1, 3)
     if not trailing or (leading and first):
@@ -60,10 +60,10 @@ def channels_first(x: Any, what: str) -> Tensor:
 
 
 def stacked(pictures: Iterable[tuple[str, Any]]) -> tuple[Tensor, tuple[int, int]]:
-    """Pictures of one size as ``[m, c, h, w]``, longer side at most 64; and their height and width before.
+    """Pictures of one size as ``[m, c, h, w]``, longer side at most 64, and their original height and width.
 
-    Each is made smaller as it comes, so that large photographs need little memory. All must be grey, or all
-    in colour.
+    Each picture is shrunk as it is read, so large photographs need little memory. All must be grey, or all in
+    colour.
     """
     made: list[Tensor] = []
     first = ""
@@ -89,16 +89,16 @@ def stacked(pictures: Iterable[tuple[str, Any]]) -> tuple[Tensor, tuple[int, int
 
 
 def _one(picture: Any, where: str) -> Tensor:
-    """One picture as ``[c, h, w]``; transparent pixels of a PIL image show a white ground."""
+    """One picture as ``[c, h, w]``; transparent pixels of a PIL image become white."""
     if is_pil(picture):
         if picture.mode not in (*GREY_MODES, *COLOUR_MODES):
             raise InputError(
-                f"{where} is an image of mode {picture.mode}; 8 bits a channel are needed, grey or colour"
+                f"{where} is an image of mode {picture.mode}; 8 bits per channel are needed, grey or colour"
             )
         picture = np.array(_opaque(picture).convert("L" if picture.mode in GREY_MODES else "RGB"))
     if getattr(picture, "ndim", 0) not in (2, 3):
         raise InputError(
-            f"{where} is a {type(picture).__name__} and no image; a PIL image, an array or a tensor [h, w], "
+            f"{where} is a {type(picture).__name__}, not an image; a PIL image, an array or a tensor [h, w], "
             "[c, h, w] or [h, w, c] is needed"
         )
     x = channels_first(picture[None], where)[0]
@@ -108,7 +108,7 @@ def _one(picture: Any, where: str) -> Tensor:
 
 
 def _opaque(picture: Any) -> Any:
-    """A PIL image over white where it has transparency, be it in a channel, a palette or one colour."""
+    """A PIL image on white, whether its transparency is a channel, a palette or one colour."""
     if picture.mode not in ALPHA_MODES and "transparency" not in picture.info:
         return picture
     above = picture.convert("RGBA")

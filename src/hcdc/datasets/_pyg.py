@@ -23,7 +23,7 @@ from hcdc.datasets._npz import read_npz
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a named set lies under the root and which PyG class fetches it."""
+    """Where a named set is stored under the root, and the PyG class that fetches it."""
 
     family: str
     folder: str
@@ -49,10 +49,10 @@ PLACES = {
 
 
 def named(name: str, root: Path, *, download: bool, split: Any = None, seed: int = 0) -> GraphData:
-    """One of `PLACES`, from the raw files that PyG's class of that family keeps under ``root / family``.
+    """One of `PLACES`, from the raw files that PyG's class for the family keeps under ``root / family``.
 
-    Planetoid and Reddit are read by PyG, the ``.npz`` files of Amazon and Coauthor by `read_npz` with binary
-    features, as PyG has them (but sparse: coauthor_physics would take 1.2 GB).
+    PyG reads Planetoid and Reddit. `read_npz` reads the ``.npz`` files of Amazon and Coauthor, with binary
+    features as in PyG, but sparse (dense, coauthor_physics would take 1.2 GB).
     """
     place = PLACES[name]
     raw = root / place.family / place.folder / "raw"
@@ -65,8 +65,8 @@ def named(name: str, root: Path, *, download: bool, split: Any = None, seed: int
     data = _read(name, place, root)
     y = data.y.clone()
     if place.family == "Planetoid":
-        # Numbers between the first and the last test node that are no test nodes have neither words nor a
-        # class in the raw files (15 nodes of Citeseer); PyG gives them class 0.
+        # Non-test nodes numbered between the first and last test node have neither words nor a class in the
+        # raw files (15 nodes in Citeseer); PyG gives them class 0.
         test = data.test_mask.nonzero().flatten()
         between = torch.arange(int(test.min()), int(test.max()) + 1)
         y[between[~data.test_mask[between]]] = -1
@@ -91,7 +91,7 @@ def _read(name: str, place: _Place, root: Path) -> Any:
             return io.read_planetoid_data(str(folder / "raw"), place.folder)
         with locked(folder / ".hcdc.lock"):  # PyG writes a processed file beside the raw ones
             return getattr(datasets, place.family)(str(folder))[0]
-    except Exception as error:  # whatever PyG's readers meet in a damaged file
+    except Exception as error:  # PyG's readers raise anything on a damaged file
         raise InputError(
             f"the raw files of {name} in '{folder / 'raw'}' cannot be read ({type(error).__name__}: "
             f"{error}); remove them and load it again"
@@ -99,7 +99,7 @@ def _read(name: str, place: _Place, root: Path) -> Any:
 
 
 def _fetch(name: str, place: _Place, root: Path, download: bool) -> None:
-    """Let PyG download the raw files, all of them or none."""
+    """Let PyG download the raw files, all or none."""
     family = root / place.family
     reason = "download=False was given"
     if download:
@@ -114,7 +114,7 @@ def _fetch(name: str, place: _Place, root: Path, download: bool) -> None:
                 for file in place.files:
                     os.replace(Path(temporary) / place.folder / "raw" / file, raw / file)
             return
-        except Exception as error:  # PyG's downloads raise what their several network libraries raise
+        except Exception as error:  # PyG's downloads raise errors of several network libraries
             for folder in new:
                 with contextlib.suppress(OSError):
                     folder.rmdir()
@@ -145,10 +145,10 @@ def is_pyg(source: Any) -> bool:
 
 
 def from_pyg(source: Any, *, split: Any = None, seed: int = 0) -> GraphData:
-    """A PyG ``Data`` with ``x``, ``edge_index`` and one label a node (or a data set of one such graph).
+    """A PyG ``Data`` with ``x``, ``edge_index`` and one label per node, or a data set of one such graph.
 
-    ``train_mask``, ``val_mask`` and ``test_mask`` are the split where they are there (their first column
-    where they have several). Features are taken as they are; edge weights are not used.
+    ``train_mask``, ``val_mask`` and ``test_mask`` are the split if present (the first column if they have
+    several). Features are used as they are; edge weights are ignored.
     """
     kinds = require("torch_geometric.data", "graph")
     if isinstance(source, kinds.Dataset):
@@ -157,7 +157,7 @@ def from_pyg(source: Any, *, split: Any = None, seed: int = 0) -> GraphData:
         source = source[0]
     if isinstance(source, (kinds.HeteroData, kinds.TemporalData)):
         raise InputError(
-            f"a {type(source).__name__} is not supported, hcdc condenses one graph with one kind of nodes "
+            f"a {type(source).__name__} is not supported: hcdc condenses one graph with one kind of nodes "
             "and edges; turn it into a Data object (for HeteroData: data.to_homogeneous())"
         )
     if isinstance(source, kinds.Batch) and source.num_graphs != 1:
@@ -177,7 +177,7 @@ def from_pyg(source: Any, *, split: Any = None, seed: int = 0) -> GraphData:
     if source.y is None or "edge_label" in source or "edge_label_index" in source:
         raise InputError(
             "the Data object is for an edge task or has no labels y; hcdc classifies nodes: give one "
-            "class a node in y (-1 where unknown)"
+            "class per node in y (-1 if unknown)"
         )
     if source.get("edge_weight") is not None or source.edge_attr is not None:
         log.warning("edge weights and edge features of the Data object are not used: every edge has weight 1")
@@ -197,9 +197,9 @@ def from_pyg(source: Any, *, split: Any = None, seed: int = 0) -> GraphData:
 
 
 def several(count: int) -> InputError:
-    """The refusal of more than one graph."""
+    """The error for more than one graph."""
     return InputError(
-        f"{count} graphs were given, and classification of whole graphs is not supported; pass one graph "
+        f"{count} graphs were given, but classifying whole graphs is not supported; pass one graph "
         "with labelled nodes, e.g. dataset[0]"
     )
 
@@ -211,7 +211,7 @@ def _masks(data: Any) -> tuple[list[np.ndarray[Any, Any]] | None, str]:
     if any(mask is None for mask in masks):
         there = [f"{part}_mask" for part, mask in zip(("train", "val", "test"), masks) if mask is not None]
         raise InputError(
-            f"the Data object has {' and '.join(there)} only; give train_mask, val_mask and test_mask, or "
+            f"the Data object has only {' and '.join(there)}; give train_mask, val_mask and test_mask, or "
             "split='seeded'"
         )
     words = "the masks of the Data object"

@@ -1,4 +1,4 @@
-"""Splits: seeded and stratified where the data brings none, checked where it does."""
+"""Splits: seeded and stratified if the data has none, checked if it does."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ TABLE_SHARES = (0.6, 0.2)
 
 
 def seeded_nodes(y: NDArray[Any], seed: int) -> tuple[Parts, str]:
-    """20 nodes a class for training, 500 for validation in the classes' proportions, the rest for testing.
+    """20 nodes per class for training, 500 for validation in class proportions, the rest for testing.
 
-    Of a class with fewer than 40 labelled nodes half are taken for training; of what is left at most half
-    goes to validation; every class is in every part.
+    A class with fewer than 40 labelled nodes gives half of them to training. At most half of the remaining
+    nodes go to validation. Every class is in every part.
 
     Args:
-        y: Labels ``[n]``; nodes with -1 go into no part.
+        y: Labels ``[n]``; nodes with -1 are in no part.
         seed: Seed of the split.
 
     Returns:
@@ -45,7 +45,7 @@ def seeded_nodes(y: NDArray[Any], seed: int) -> tuple[Parts, str]:
 
 
 def seeded_rows(y: NDArray[Any], names: tuple[str, ...] | None, seed: int) -> tuple[Parts, str]:
-    """60 / 20 / 20 per cent of the rows, class by class where there are classes.
+    """60 / 20 / 20 per cent of the rows, class by class for classification.
 
     Args:
         y: Class numbers or values ``[m]``.
@@ -68,7 +68,7 @@ def seeded_rows(y: NDArray[Any], names: tuple[str, ...] | None, seed: int) -> tu
 
 
 def chosen(split: Any, count: int) -> Parts | None:
-    """The parts that the argument ``split=`` of `hcdc.data` gives, or None for ``"seeded"``.
+    """The parts given by the argument ``split=`` of `hcdc.data`, or None for ``"seeded"``.
 
     Args:
         split: ``"seeded"``, or three index arrays or masks (train, val, test).
@@ -86,13 +86,13 @@ def chosen(split: Any, count: int) -> Parts | None:
 
 
 def as_parts(given: Any, count: int) -> Parts:
-    """Three index arrays or masks as sorted indices, refused if out of range, empty or overlapping."""
+    """Three index arrays or masks as sorted indices; refuse them if out of range, empty or overlapping."""
     parts = [_as_index(part, name, count) for part, name in zip(given, PART_NAMES, strict=True)]
     for i, j in ((0, 1), (0, 2), (1, 2)):
         shared = len(np.intersect1d(parts[i], parts[j]))
         if shared:
             raise InputError(
-                f"{shared} examples are both in {PART_NAMES[i]} and in {PART_NAMES[j]}; the parts of a "
+                f"{shared} examples are in both {PART_NAMES[i]} and {PART_NAMES[j]}; the parts of a "
                 "split must not overlap (split='seeded' makes a new one)"
             )
     return parts[0], parts[1], parts[2]
@@ -132,7 +132,7 @@ def _enough(counts: list[int], names: list[str], what: str, road: str) -> None:
 
 
 def _proportional(counts: NDArray[Any], total: int, most: NDArray[Any]) -> list[int]:
-    """``total`` in the proportions of ``counts`` (largest remainders), each from 1 to ``most``."""
+    """``total`` shared in proportion to ``counts`` (largest remainders), each from 1 to ``most``."""
     total = min(max(total, len(counts)), int(most.sum()))
     share = counts / counts.sum() * total
     given = np.clip(np.floor(share), 1, most)

@@ -17,7 +17,7 @@ class Rows(Examples):
     Attributes:
         x: Features ``[m, d]``.
         y: Class numbers ``[m]`` (int64) or values ``[m]`` (floating point).
-        weight: Non-negative weight of each row in the loss; None means equal weights.
+        weight: Non-negative loss weight of each row; None means equal weights.
     """
 
     kind = "table"
@@ -32,12 +32,12 @@ class TableData(Dataset):
 
     Attributes:
         name, source, class_names, split, origin: As in `Dataset`.
-        train, val, test: The rows of the split; features, and values to predict, are standardised by the
+        train, val, test: The rows of the split; features and regression targets are standardised on the
             training rows.
         num_classes: Number of classes, or None for regression.
         feature_names: Names for reports.
-        target_mean, target_scale: What was subtracted from the values to predict, and what they were then
-            divided by; 0 and 1 for classes.
+        target_mean, target_scale: Mean subtracted from regression targets and scale they were divided by;
+            0 and 1 for classes.
     """
 
     name: str

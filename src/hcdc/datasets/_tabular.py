@@ -24,7 +24,7 @@ Array = NDArray[Any]
 
 
 def read_table(path: Path, *, target: str | None, split: Any = None, seed: int = 0) -> TableData:
-    """A CSV file, separated by commas or semicolons, or a Parquet file; see `from_frame`."""
+    """Read a CSV file (separated by commas or semicolons) or a Parquet file; see `from_frame`."""
     pandas = require("pandas", "table")
     try:
         if path.suffix.lower() == ".parquet":
@@ -39,10 +39,9 @@ def read_table(path: Path, *, target: str | None, split: Any = None, seed: int =
 
 
 def _read_csv(pandas: Any, path: Path) -> Any:
-    """A CSV file; where the header has semicolons and no commas, they separate columns.
+    """Read a CSV file; if the header has semicolons and no commas, semicolons separate columns.
 
-    Numbers in such a file may have a decimal comma: of both ways to read it, the one that finds more columns
-    of numbers is right.
+    Such files may use decimal commas, so both readings are tried and the one with more numeric columns wins.
     """
     header = pandas.read_csv(path, nrows=0).columns
     if len(header) != 1 or ";" not in str(header[0]):
@@ -60,10 +59,10 @@ def from_frame(
     split: Any = None,
     seed: int = 0,
 ) -> TableData:
-    """A table from a data frame; every column but ``target`` is a feature.
+    """A table from a data frame; every column except ``target`` is a feature.
 
-    Strings and categories become one column a value, Booleans 0 and 1; all features are then standardised by
-    the training rows. Whether the target is a class or a value is inferred (see `from_arrays`).
+    Strings and categories become one column per value, Booleans become 0 and 1, and all features are then
+    standardised on the training rows. Classification or regression is inferred (see `from_arrays`).
     """
     columns = [str(column) for column in frame.columns]
     if target is None:
@@ -87,8 +86,8 @@ def from_frame(
 def from_arrays(x: Any, y: Any, *, name: str = "table", split: Any = None, seed: int = 0) -> TableData:
     """A table from features ``[m, d]`` (an array, a tensor or a data frame) and targets ``[m]``.
 
-    Strings, Booleans and integers with few values (at most 100, each three times on average) are classes;
-    other integers and floating-point numbers are values to regress on, standardised by the training rows.
+    Strings, Booleans and integers with few values (at most 100, each three times on average) are classes.
+    Other integers and floating-point numbers are regression targets, standardised on the training rows.
     """
     if hasattr(x, "iloc"):
         features, names = _encode(x, name)
@@ -110,7 +109,7 @@ def from_arrays(x: Any, y: Any, *, name: str = "table", split: Any = None, seed:
         values = values[:, 0]
     if values.ndim != 1:
         raise InputError(
-            f"{name}: y has shape {values.shape}; one target a row is needed (of one-hot: y.argmax(1))"
+            f"{name}: y has shape {values.shape}; one target per row is needed (from one-hot: y.argmax(1))"
         )
     return _table(features, values, names, "y", name=name, source="memory", split=split, seed=seed)
 
@@ -126,7 +125,7 @@ def _plain(values: Any) -> Array:
 
 
 def _values(column: Any) -> Array:
-    """A target column as an array whose type says what it holds."""
+    """A target column as an array of a matching type."""
     types = require("pandas", "table").api.types
     if types.is_bool_dtype(column):
         return np.asarray(column.to_numpy(dtype=bool))
@@ -172,7 +171,7 @@ def _encode(frame: Any, name: str) -> tuple[Array, list[str]]:
 
 
 def _target(values: Array, what: str, name: str) -> tuple[Array, tuple[str, ...] | None, str]:
-    """Class numbers and class names, or values and None; and the inference in words."""
+    """Class numbers and names, or values and None; and what was inferred, in words."""
     kind = values.dtype.kind
     if kind == "f":
         if not np.isfinite(values).all():
@@ -185,7 +184,7 @@ def _target(values: Array, what: str, name: str) -> tuple[Array, tuple[str, ...]
         if len(found) > MOST_CLASSES:
             raise InputError(
                 f"{name}: the target {what} has {len(found)} different texts, more than {MOST_CLASSES} "
-                "classes; generating text is not supported, choose a column with few values"
+                "classes; generating text is not supported: choose a column with few values"
             )
     else:
         raise InputError(
@@ -213,10 +212,10 @@ def _table(
 ) -> TableData:
     if len(x) != len(values):
         raise InputError(
-            f"{name}: there are {len(x)} rows and {len(values)} targets; one target a row is needed"
+            f"{name}: there are {len(x)} rows and {len(values)} targets; one target per row is needed"
         )
     if x.shape[1] == 0:
-        raise InputError(f"{name}: there is no feature column beside the target")
+        raise InputError(f"{name}: there is no feature column besides the target")
     x = x.astype(np.float64)
     with np.errstate(over="ignore"):
         bad = ~np.isfinite(x.astype(np.float32))

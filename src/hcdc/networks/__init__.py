@@ -1,4 +1,4 @@
-"""What is trained: cells, ConvNet-3, graph layers and filters, and a user's own modules."""
+"""What is trained: cells, ConvNet-3, graph layers and filters, and users' own modules."""
 
 from hcdc.networks._base import Network, Params, check_lam
 from hcdc.networks._cells import (

@@ -20,8 +20,8 @@ class Network(ABC):
 
     Attributes:
         takes: The kind of inputs: ``"graph"`` (a `Graph`) or ``"image"`` (images ``[n, c, h, w]``).
-        lanes: R networks side by side, of equal shape and with parameters of their own, as one.
-        can_run_side_by_side: Whether there may be several lanes.
+        lanes: R networks of equal shape, each with its own parameters, run as one.
+        can_run_side_by_side: Whether several lanes are possible.
     """
 
     takes: str
@@ -29,7 +29,7 @@ class Network(ABC):
     can_run_side_by_side: ClassVar[bool] = False
 
     def prepare(self, inputs: Any) -> None:
-        """Make what ``forward`` needs of ``inputs``, before any ``torch.func`` transform runs."""
+        """Prepare what ``forward`` needs from ``inputs``, before any ``torch.func`` transform."""
         return
 
     @abstractmethod
@@ -50,24 +50,24 @@ class Network(ABC):
         return sum(math.prod(shape) for shape in self.shapes().values())
 
     def fast(self) -> Self:
-        """The form for plain training, whose derivatives may be right in reverse mode only."""
+        """The form for plain training; its derivatives may be correct only in reverse mode."""
         return self
 
     def side_by_side(self, lanes: int) -> Self:
-        """The network that computes so many lanes of this one."""
+        """A network that runs this many lanes of this one."""
         if lanes != 1:
             raise InputError(f"{type(self).__name__} runs alone, not {lanes} side by side")
         return self
 
     def forward_with_reference(self, params: Params, lam: Any, inputs: Any, reference: Any) -> Tensor:
-        """Logits of ``inputs`` with normalisation statistics taken from ``reference`` alone."""
+        """Logits of ``inputs``, with normalisation statistics taken only from ``reference``."""
         raise InputError(
             "recipe setting 'statistics' 'train': modules of your own are scored with the statistics of the "
             "images that are scored; choose 'batch'"
         )
 
     def drawn(self, tau: float) -> Self:
-        """The relaxed network whose operations are drawn (GDAS) at temperature ``tau``."""
+        """The relaxed network with operations drawn (GDAS) at temperature ``tau``."""
         raise InputError(
             "relaxation 'gdas' draws the operations of cells, and this network has none; leave it out, or "
             "take images and NASBench201"
@@ -75,6 +75,6 @@ class Network(ABC):
 
 
 def check_lam(lam: Tensor, dimension: int) -> None:
-    """Refuse a lambda whose last dimension is not H (broadcasting would hide it)."""
+    """Refuse a lambda whose last dimension is not H (broadcasting would hide the error)."""
     if lam.dim() == 0 or lam.shape[-1] != dimension:
         raise InputError(f"lam has shape {tuple(lam.shape)}; its last dimension must be {dimension}")

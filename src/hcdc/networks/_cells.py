@@ -1,4 +1,4 @@
-"""Convolutional networks of repeated cells (NAS-Bench-201) as pure functions of (params, lambda, images)."""
+"""Convolutional networks of repeated cells (NAS-Bench-201), as pure functions of (params, lambda, images)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from hcdc.core.seeds import stream
 from hcdc.networks._base import Network, Params, check_lam
 
 OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
-"""What an edge of a cell can be, in the benchmark's order."""
+"""The operations an edge can have, in the benchmark's order."""
 
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
-"""(source, target) of the six edges of a cell; node 0 is its input, node 3 its output."""
+"""(source, target) of the six edges of a cell; node 0 is the input, node 3 the output."""
 
 NONE, SKIP, CONV_1X1, CONV_3X3, POOL = range(5)
 KERNELS = {CONV_1X1: 1, CONV_3X3: 3}
 STAGES = 3
 MIXTURE = len(EDGES) * len(OPERATIONS)
-"""H = 30, the mixture weights of the relaxed cell."""
+"""H = 30, the number of mixture weights of the relaxed cell."""
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -41,18 +41,17 @@ def split_edges(lam: Tensor) -> Tensor:
 def batch_norm(
     x: Tensor, scale: Tensor | None, shift: Tensor | None, fused: bool = False, first: int = 0
 ) -> Tensor:
-    """BatchNorm of ``[n, c, h, w]`` by the batch's own statistics, with right derivatives of every order.
+    """BatchNorm of ``[n, c, h, w]`` with the batch's own statistics and correct derivatives of every order.
 
-    ``F.batch_norm`` has wrong ones: where a forward-mode derivative is differentiated again (the slope of the
-    validation loss along a response, differentiated in the images: what alignment does), torch takes the
-    statistics for constants and says nothing (pytorch issue 196699). Its gradients, and gradients of
-    gradients, are right.
+    ``F.batch_norm`` is wrong when a forward-mode derivative is differentiated again, as alignment does: torch
+    then silently treats the statistics as constants (pytorch issue 196699). Its gradients, and gradients of
+    gradients, are correct.
 
     Args:
         x: Images.
         scale, shift: ``[c]``, or None for 1 and 0.
         fused: Use ``F.batch_norm``, or Triton's kernels on CUDA; faster.
-        first: Take the statistics of so many images at the front alone; 0 is all.
+        first: Take statistics only from this many images at the front; 0 means all.
     """
     if fused and not first:
         if scale is not None and shift is not None and _by_triton(x, scale):
@@ -68,7 +67,7 @@ def batch_norm(
 
 @functools.cache
 def _norm_cuda() -> Any:
-    """The module of BatchNorm's kernels; None where Triton is missing or cannot compile them here."""
+    """The module with BatchNorm's kernels; None if Triton is missing or cannot compile them."""
     if importlib.util.find_spec("triton") is None:
         return None
     module = importlib.import_module("hcdc.networks._norm_cuda")
@@ -76,17 +75,17 @@ def _norm_cuda() -> Any:
 
 
 def _by_triton(x: Tensor, scale: Tensor) -> bool:
-    """Whether Triton's kernels are for these: others would compute float64 in float32."""
+    """Whether Triton's kernels support these tensors; they would compute float64 in float32."""
     fits = x.dtype in (torch.bfloat16, torch.float32) and scale.dtype == torch.float32
     layout = torch.channels_last
     return x.is_cuda and fits and x.is_contiguous(memory_format=layout) and _norm_cuda() is not None
 
 
 def convolve(x: Tensor, weight: Tensor, stride: int, groups: int) -> Tensor:
-    """Convolution that keeps the image's size, or halves it, rounded up.
+    """Convolution that keeps the image size, or halves it, rounded up.
 
-    Groups on CUDA: the library has fast kernels for 3 x 3 at stride 1 alone. Others, and those of few input
-    channels, are up to seven times faster as one convolution of all channels, whose other weights are zero.
+    On CUDA, grouped convolutions are fast only for 3 x 3 kernels at stride 1 with many input channels. The
+    others are up to seven times faster as one convolution of all channels, with zeros between groups.
     """
     size = weight.shape[-1]
     if groups > 1 and x.is_cuda and (size == 1 or stride > 1 or weight.shape[1] < 16):
@@ -96,14 +95,16 @@ def convolve(x: Tensor, weight: Tensor, stride: int, groups: int) -> Tensor:
 
 @functools.cache
 def _identity(size: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The identity matrix; never let go, since recorded steps read it."""
-    return torch.eye(size, dtype=dtype).to(device)  # a copy from the host: there before any stream reads it
+    """The identity matrix; kept for good, since recorded steps read it."""
+    return torch.eye(size, dtype=dtype).to(
+        device
+    )  # copied from the host, so ready before any stream reads it
 
 
 def block_diagonal(weight: Tensor, groups: int) -> Tensor:
-    """Kernels of a grouped convolution ``[g o, i, k, k]`` as those of a plain one ``[g o, g i, k, k]``.
+    """Kernels of a grouped convolution ``[g o, i, k, k]`` as kernels of a plain one ``[g o, g i, k, k]``.
 
-    In the order of channels_last images. A channel that is not finite spoils all groups.
+    The result is in channels_last order. One non-finite channel spoils all groups.
     """
     outputs, inputs, *size = weight.shape
     rows = weight.permute(0, 2, 3, 1).reshape(groups, outputs // groups, *size, 1, inputs)
@@ -112,7 +113,7 @@ def block_diagonal(weight: Tensor, groups: int) -> Tensor:
 
 
 def live_edges(operations: tuple[int, ...]) -> frozenset[int]:
-    """Numbers of the edges that are not ``none`` and from whose target the output can be reached."""
+    """Numbers of the edges that are not ``none`` and lead to the output."""
     reaching, live = {3}, set()
     for edge in reversed(range(len(EDGES))):
         source, target = EDGES[edge]
@@ -124,13 +125,13 @@ def live_edges(operations: tuple[int, ...]) -> frozenset[int]:
 
 @functools.lru_cache(maxsize=1024)
 def _uniform(seed: int, name: str, shape: tuple[int, ...]) -> Tensor:
-    """The draw of one layer, which all cells that have it share; not to be changed in place."""
+    """The draw for one layer, shared by all cells that have it; do not change it in place."""
     return torch.rand(shape, generator=stream(seed, name))
 
 
 @functools.cache
 def _pool_matrix(height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The pool of an edge as a matrix ``[h w, h w]``; never let go, since recorded steps read it."""
+    """The pool of an edge as a matrix ``[h w, h w]``; kept for good, since recorded steps read it."""
     bands = []
     for size in (height, width):
         at = torch.arange(size)
@@ -140,7 +141,7 @@ def _pool_matrix(height: int, width: int, device: torch.device, dtype: torch.dty
 
 @functools.cache
 def _halving_matrix(height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The pool of a reduction as a matrix ``[h w / 4, h w]``, sizes rounded up; never let go."""
+    """The pool of a reduction as a matrix ``[h w / 4, h w]``, sizes rounded up; kept for good."""
     bands = []
     for size in (height, width):
         bands.append(torch.arange(math.ceil(size / 2))[:, None] == torch.arange(size) // 2)
@@ -148,23 +149,23 @@ def _halving_matrix(height: int, width: int, device: torch.device, dtype: torch.
 
 
 def _means(rows: Tensor, columns: Tensor) -> Tensor:
-    """Means over the pixels in both of two ranges: masks ``[a, h]`` and ``[b, w]`` to ``[a b, h w]``."""
+    """Averages over row ranges ``[a, h]`` and column ranges ``[b, w]``, as a matrix ``[a b, h w]``."""
     one, two = (mask / mask.sum(1, keepdim=True).double() for mask in (rows, columns))
     return torch.kron(one, two)
 
 
 def _product(matrix: Tensor, x: Tensor, height: int) -> Tensor:
-    """A linear map of pixels, ``[a b, h w]``, of images ``[n, c, h, w]`` in the order of channels_last."""
+    """Apply a linear map of pixels ``[a b, h w]`` to channels_last images ``[n, c, h, w]``."""
     n, c, h, w = x.shape
     found: Tensor = matrix @ x.permute(0, 2, 3, 1).reshape(n, h * w, c)
     return found.view(n, height, -1, c).permute(0, 3, 1, 2)
 
 
 def pool_3x3(x: Tensor, fused: bool) -> Tensor:
-    """Mean over the 3 x 3 pixels around each, of ``[n, c, h, w]``; the border does not count.
+    """Mean over the 3 x 3 pixels around each pixel of ``[n, c, h, w]``; padding does not count.
 
-    For training on CUDA (``fused``) as a product with a matrix: several times faster than torch's pool of
-    channels_last images, at the sizes of cells, though it multiplies by many zeros.
+    Fused training on CUDA uses a matrix product. For cells it is several times faster than torch's pool of
+    channels_last images, although it multiplies by many zeros.
     """
     h, w = x.shape[-2:]
     if not (fused and x.is_cuda) or h * w > 1024:
@@ -173,7 +174,7 @@ def pool_3x3(x: Tensor, fused: bool) -> Tensor:
 
 
 def halve(x: Tensor, fused: bool) -> Tensor:
-    """Mean over blocks of 2 x 2 pixels, of ``[n, c, h, w]``; an odd size is rounded up. See `pool_3x3`."""
+    """Mean over blocks of 2 x 2 pixels of ``[n, c, h, w]``; odd sizes are rounded up. See `pool_3x3`."""
     h, w = x.shape[-2:]
     if not (fused and x.is_cuda) or h * w > 1024:
         return F.avg_pool2d(x, 2, stride=2, ceil_mode=True)
@@ -181,7 +182,7 @@ def halve(x: Tensor, fused: bool) -> Tensor:
 
 
 class _Node:
-    """A node of a cell: its images ``[n, c, h, w]`` and what all edges that leave it share."""
+    """A node of a cell: its images ``[n, c, h, w]`` and the results that its outgoing edges share."""
 
     def __init__(self, x: Tensor, fused: bool):
         self.x, self.fused = x, fused
@@ -206,34 +207,34 @@ class CellNetwork(Network):
     """Stem, N cells at C channels, reduction, N cells at 2C, reduction, N cells at 4C, linear classifier.
 
     - Stem: 3x3 convolution, BatchNorm.
-    - Cell: node j is the sum over i < j of the edge (i, j) applied to node i; all cells have the same
-      operations. Convolutions are ReLU, convolution, BatchNorm; the pool does not count the border.
+    - Cell: node j is the sum over i < j of edge (i, j) applied to node i; all cells have the same operations.
+      A convolution is ReLU, convolution, BatchNorm; the pool ignores padding.
     - Reduction block: two ReLU-3x3 convolution-BatchNorm, the first with stride 2, plus a shortcut of a 2x2
       average pool and a 1x1 convolution.
     - End: BatchNorm, ReLU, mean over the image, linear layer.
 
-    The relaxed network (``cell`` None) outputs sum_o lambda_{e,o} o(x) at each edge e. All operations are
-    executed, or the mixed partials of the losses in (theta, lambda) would vanish where lambda is zero; only
-    ``none``, which is zero itself, is not. At a one-hot lambda it is the network of that cell with the same
-    parameters: they have the same names in both.
+    The relaxed network (``cell`` None) outputs sum_o lambda_{e,o} o(x) at each edge e. It runs all operations
+    except ``none``, which is zero; otherwise the mixed partials of the losses in (theta, lambda) would vanish
+    where lambda is zero. At a one-hot lambda it equals the network of that cell; parameters have the same
+    names in both.
 
-    BatchNorm uses the statistics of the batch it is given, so the outputs of one image depend on the others.
+    BatchNorm uses the statistics of the given batch, so the output for one image depends on the others.
 
     Attributes:
         cell: Six operation numbers in the order of `EDGES`; None is the relaxed network.
-        cells: N, cells a stage.
+        cells: N, cells per stage.
         channels: C, channels of the first stage.
         inputs: Channels of the images: 1 grey, 3 colour.
         classes: Number of classes.
-        affine: BatchNorm inside cells has a scale and a shift. The benchmark's candidates have them, its
-            supernet does not, where a scale would undo what lambda does; outside cells they always exist.
-        fused: Use torch's own BatchNorm, or Triton's kernels: faster, with the same values and gradients, for
-            training alone; not for hypergradients, see `batch_norm`.
-        lanes: R networks side by side, of equal shape and with parameters of their own, as one: channels lie
-            lane by lane and convolutions have R groups, so that R networks take as many kernels as one.
-        reference: BatchNorm takes its statistics from so many images at the front of a batch; 0 is all.
-        tau: Above 0, of the relaxed network: lambda is logits that a Gumbel draw was added to, and the
-            weights are `gumbel_one_hot` of it at this temperature. 0: lambda is the weights.
+        affine: Give BatchNorm inside cells a scale and a shift; outside cells it always has them. The
+            benchmark's candidates have them. Its supernet does not, since a scale would undo lambda.
+        fused: Use torch's own BatchNorm, or Triton's kernels. Values and gradients are the same, but it is
+            faster; only for training, not for hypergradients, see `batch_norm`.
+        lanes: R networks of equal shape, each with its own parameters, run as one. Channels lie lane by lane
+            and convolutions have R groups, so R networks take as many kernels as one.
+        reference: BatchNorm takes statistics from this many images at the front of a batch; 0 means all.
+        tau: Above 0 (relaxed network only), lambda holds logits with Gumbel noise added, and the weights are
+            `gumbel_one_hot` of them at this temperature. At 0, lambda holds the weights.
     """
 
     cell: tuple[int, ...] | None
@@ -260,7 +261,7 @@ class CellNetwork(Network):
         return dataclasses.replace(self, tau=tau)
 
     def forward_with_reference(self, params: Params, lam: Any, images: Tensor, reference: Tensor) -> Tensor:
-        """Logits of ``images``, BatchNorm by the statistics of the images ``reference`` ``[r, c, h, w]``."""
+        """Logits of ``images``, with BatchNorm statistics from the images ``reference`` ``[r, c, h, w]``."""
         behind = dataclasses.replace(self, reference=len(reference))
         logits = behind.forward(params, lam, torch.cat([reference, images]))
         return logits[..., len(reference) :, :]
@@ -268,7 +269,7 @@ class CellNetwork(Network):
     def shapes(self) -> Shapes:
         """The shape of each parameter, from the stem to the classifier.
 
-        Cell k of all 3 N has ``cells.{k}.{source}-{target}.{operation}.{weight, scale, shift}``.
+        Cell k of 3 N has ``cells.{k}.{source}-{target}.{operation}.{weight, scale, shift}``.
         """
         widths = [self.channels * 2**stage for stage in range(STAGES)]
         shapes = _layer("stem", widths[0], self.inputs, 3)
@@ -285,7 +286,7 @@ class CellNetwork(Network):
         return shapes | {"linear.weight": (self.classes, widths[-1]), "linear.bias": (self.classes,)}
 
     def _convolutions(self) -> Iterator[tuple[str, int]]:
-        """Name and operation number of each convolution of a cell."""
+        """Name and operation number of each convolution in a cell."""
         for edge in range(len(EDGES)):
             for operation in KERNELS if self.cell is None else (self.cell[edge],):
                 if operation in KERNELS:
@@ -294,8 +295,8 @@ class CellNetwork(Network):
     def init(self, generator: torch.Generator) -> Params:
         """Weights and the classifier's bias uniform within 1 / sqrt(fan-in); BatchNorm 1 and 0; float32.
 
-        A layer's draw depends on the generator and on the layer's name alone: cells with a layer in common
-        start with equal weights there, and their results differ by less chance.
+        A layer's draw depends only on the generator and the layer's name. Cells that share a layer start with
+        equal weights there, so chance affects their comparison less.
         """
         seed = int(torch.randint(2**62, (1,), generator=generator))
         params: Params = {}
@@ -310,14 +311,14 @@ class CellNetwork(Network):
         return params
 
     def forward(self, params: Params, lam: Tensor, images: Tensor) -> Tensor:
-        """Logits ``[n, classes]`` of images ``[n, inputs, h, w]``; of R lanes ``[R, n, classes]``.
+        """Logits ``[n, classes]`` of images ``[n, inputs, h, w]``; for R lanes ``[R, n, classes]``.
 
         Args:
-            params: Tensors named as in `shapes`; others are not read. Of R lanes they lie one after the other
-                along the first dimension, which is R times as long.
-            lam: Mixture weights ``[30]`` (or logits, see ``tau``), edge by edge, where the network is
-                relaxed; else not read.
-            images: Floating-point images of any size of at least 4 x 4; lanes may have their own, as
+            params: Tensors named as in `shapes`; others are ignored. R lanes are concatenated along the first
+                dimension.
+            lam: Mixture weights ``[30]`` (or logits, see ``tau``), edge by edge; read only by the relaxed
+                network.
+            images: Floating-point images of at least 4 x 4 pixels; lanes may have their own, as
                 ``[n, R inputs, h, w]``.
         """
         if images.dim() != 4 or images.shape[1] not in (self.inputs, self.lanes * self.inputs):
@@ -344,21 +345,21 @@ class CellNetwork(Network):
         return torch.baddbmm(bias, pooled.view(len(pooled), self.lanes, -1).transpose(0, 1), weight.mT)
 
     def _norm(self, params: Params, name: str, x: Tensor) -> Tensor:
-        """BatchNorm with the scale and shift of that name, where ``params`` has them."""
+        """BatchNorm with the scale and shift of this name, if ``params`` has them."""
         scale, shift = params.get(f"{name}.scale"), params.get(f"{name}.shift")
         return batch_norm(x, scale, shift, self.fused, self.reference)
 
     def _convolve(
         self, params: Params, name: str, x: Tensor, stride: int = 1, groups: int | None = None
     ) -> Tensor:
-        """Convolution without bias that keeps the image's size (or halves it, rounded up), then BatchNorm."""
+        """Convolution without bias that keeps the image size (or halves it, rounded up), then BatchNorm."""
         groups = self.lanes if groups is None else groups
         return self._norm(params, name, convolve(x, params[f"{name}.weight"], stride, groups))
 
     def _reduce(self, params: Params, name: str, x: Tensor) -> Tensor:
         main = self._convolve(params, f"{name}.first", F.relu(x), stride=2)
         main = self._convolve(params, f"{name}.second", F.relu(main))
-        shortcut = halve(x, self.fused)  # rounds an odd size as the convolution does
+        shortcut = halve(x, self.fused)  # rounds odd sizes as the convolution does
         return main + convolve(shortcut, params[f"{name}.shortcut.weight"], 1, self.lanes)
 
     def _cell(self, params: Params, name: str, mixture: Tensor | None, x: Tensor) -> Tensor:
@@ -397,29 +398,29 @@ def _name(edge: int, operation: int) -> str:
 
 
 def _layer(name: str, outputs: int, inputs: int, kernel: int, affine: bool = True) -> Shapes:
-    """Shapes of a convolution and, where ``affine``, of the BatchNorm behind it."""
+    """Shapes of a convolution and, if ``affine``, of the BatchNorm after it."""
     shapes: Shapes = {f"{name}.weight": (outputs, inputs, kernel, kernel)}
     return shapes | ({f"{name}.scale": (outputs,), f"{name}.shift": (outputs,)} if affine else {})
 
 
 def gumbel_noise(generator: torch.Generator) -> Tensor:
-    """Standard Gumbel noise ``[30]``, -log(-log u), float64 and always finite: one draw for all cells."""
+    """Standard Gumbel noise ``[30]``, -log(-log u), float64 and always finite; one draw for all cells."""
     u = torch.rand(MIXTURE, generator=generator, dtype=torch.float64)
     return -torch.log(-torch.log(u.clamp(1e-12, 1 - 1e-12)))
 
 
 def gumbel_one_hot(logits: Tensor, tau: float, noise: Tensor | None = None) -> Tensor:
-    """GDAS: a hard sample of one operation an edge, with the gradient of the softened one.
+    """GDAS: a hard sample of one operation per edge, with the gradient of the soft sample.
 
-    The value is the one-hot vector of the largest entry of p = softmax((log_softmax(logits) + noise) / tau)
-    at each edge, the derivative (of any order) that of p. ``noise`` comes from outside, so that a draw stays
-    the same for all products of a linear solve; the result goes to the relaxed network as its lambda.
+    At each edge, let p = softmax((log_softmax(logits) + noise) / tau). The value is the one-hot vector of its
+    largest entry; derivatives of any order are those of p. The caller passes ``noise``, so one draw can serve
+    all products of a linear solve. The result is the lambda of the relaxed network.
 
     Args:
         logits: ``[..., 30]``, edge by edge.
         tau: Temperature, above 0; the benchmark lowers it from 10 to 0.1.
-        noise: ``[..., 30]``, see `gumbel_noise`; None where it was added to the logits, in which the
-            derivatives are the same.
+        noise: ``[..., 30]``, see `gumbel_noise`; None if it is already in the logits, which gives the same
+            derivatives.
     """
     if not tau > 0:
         raise InputError(f"tau {tau}: the temperature must be above 0")
@@ -430,5 +431,5 @@ def gumbel_one_hot(logits: Tensor, tau: float, noise: Tensor | None = None) -> T
         shifted = shifted + split_edges(noise.to(logits))
     soft = (shifted / tau).softmax(-1)
     numbers = torch.arange(len(OPERATIONS), device=soft.device)
-    hard = (shifted.argmax(-1, keepdim=True) == numbers).to(soft)  # F.one_hot is not for vmap of grad
+    hard = (shifted.argmax(-1, keepdim=True) == numbers).to(soft)  # F.one_hot fails under vmap of grad
     return (hard + (soft - soft.detach())).flatten(-2)

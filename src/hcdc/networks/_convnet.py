@@ -1,4 +1,4 @@
-"""ConvNet-3, the network that image condensation is measured with, as pure functions."""
+"""ConvNet-3, the standard network for measuring image condensation, as pure functions."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hcdc.networks._base import Network, Params
 
 
 def instance_norm(x: Tensor, scale: Tensor, shift: Tensor, fused: bool) -> Tensor:
-    """Each channel of each image ``[n, c, h, w]`` to mean 0 and variance 1, then scale and shift ``[c]``.
+    """Normalise each channel of each image ``[n, c, h, w]``, then scale and shift ``[c]``.
 
-    This is GroupNorm with one channel a group. ``fused`` takes torch's kernel, whose derivatives are right in
-    reverse mode only; the composed form is right in any mode.
+    This is GroupNorm with one channel per group. ``fused`` uses torch's kernel, whose derivatives are correct
+    only in reverse mode; the composed form is correct in any mode.
     """
     if fused:
         return F.group_norm(x, x.shape[1], scale, shift)
@@ -37,7 +37,7 @@ class ConvNet(Network):
         size: Height and width of the images.
         width: Channels of each block.
         depth: Number of blocks.
-        fused: Torch's own GroupNorm, see `instance_norm`; faster.
+        fused: Use torch's own GroupNorm, see `instance_norm`; faster.
     """
 
     inputs: int
@@ -79,7 +79,7 @@ class ConvNet(Network):
         return math.prod(self.shapes()[f"{layer}.weight"][1:])
 
     def init(self, generator: torch.Generator) -> Params:
-        """Weights and biases uniform within 1 / sqrt(fan-in), scales 1, shifts 0, as torch's layers do."""
+        """Weights and biases uniform within 1 / sqrt(fan-in), scales 1, shifts 0, as in torch's layers."""
         device = generator.device
         params: Params = {}
         for name, shape in self.shapes().items():
@@ -109,7 +109,7 @@ class ConvNet(Network):
     def forward_with_reference(
         self, params: Params, lam: Tensor | None, images: Tensor, reference: Tensor
     ) -> Tensor:
-        """Logits of ``images``: every image is normalised by itself, whatever the reference."""
+        """Logits of ``images``; each image is normalised by itself, so the reference is not used."""
         return self.forward(params, lam, images)
 
     def forward(self, params: Params, lam: Tensor | None, images: Tensor) -> Tensor:
@@ -119,7 +119,7 @@ class ConvNet(Network):
     # --- parameters as one vector, and the fast forms of training -------------------------------------------
 
     def views(self, vector: Tensor) -> Params:
-        """The parameters that lie in ``vector`` ``[P]`` one after another, in the order of `shapes`."""
+        """Views of the parameters in ``vector`` ``[P]``, in the order of `shapes`."""
         shapes = self.shapes()
         parts = torch.split(vector, [math.prod(shape) for shape in shapes.values()])
         return {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts)}
@@ -129,10 +129,10 @@ class ConvNet(Network):
         return torch.cat([params[name].reshape(-1) for name in self.shapes()])
 
     def embed(self, params: Params, images: Tensor) -> Tensor:
-        """The embeddings of `features`, in the type of the parameters.
+        """The embeddings of `features`, in the type of the parameters; reverse mode only.
 
-        Biases of convolutions are left out: instance norm takes each channel's mean away, and them with it.
-        Reverse mode only. On CUDA convolutions run in channels_last order.
+        Convolution biases are left out, since instance norm removes each channel's mean. On CUDA,
+        convolutions run in channels_last order.
         """
         order = torch.channels_last if images.is_cuda else torch.contiguous_format
         x = images.to(params["0.weight"].dtype, memory_format=order)
@@ -143,7 +143,7 @@ class ConvNet(Network):
         return x.flatten(1)
 
     def logits(self, params: Params, images: Tensor) -> Tensor:
-        """`forward` by `embed`, the linear layer in float32 at least."""
+        """`forward` through `embed`, with the linear layer in at least float32."""
         features = self.embed(params, images)
         wide = torch.promote_types(features.dtype, torch.float32)
         return F.linear(features.to(wide), params["linear.weight"].to(wide), params["linear.bias"].to(wide))

@@ -1,12 +1,12 @@
-"""ConvNet-3 as blocks whose derivatives are written out, for first and second order without autograd.
+"""ConvNet-3 as blocks with hand-written first and second derivatives, without autograd.
 
-Between two convolutions stands one block: instance norm, ReLU, 2x2 average pool. What a step costs on a GPU
-is the memory traffic of blocks, so each derivative is a pair of plain functions that read the output of the
-convolution and make everything else again: one sums over pixels, the other does the rest. On CUDA torch's
-compiler makes one kernel of each, so a pass writes that output once and reads it twice. No step needs
-autograd, and each can be recorded as one CUDA graph.
+A block is what stands between two convolutions: instance norm, ReLU, 2x2 average pool. On a GPU the cost of a
+step is the memory traffic of its blocks. So each derivative is a pair of plain functions that read the
+convolution's output and recompute everything else: one sums over pixels, the other does the rest. On CUDA,
+torch's compiler turns each into one kernel, so a pass writes that output once and reads it twice. No step
+needs autograd, and each can be recorded as one CUDA graph.
 
-Tensors are ``[n, h, w, c]`` inside; images come and go as ``[n, c, h, w]``.
+Tensors are ``[n, h, w, c]`` inside; images enter and leave as ``[n, c, h, w]``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PIXELS = (1, 2)
 
 
 def pays(device: torch.device) -> bool:
-    """Whether written-out derivatives are faster than autograd: where they are compiled."""
+    """Whether hand-written derivatives are faster than autograd, i.e. whether they are compiled."""
     return device.type == "cuda"
 
 
@@ -57,15 +57,14 @@ def _mean(x: Tensor) -> Tensor:
     return x.mean(PIXELS, keepdim=True)
 
 
-# Forward: u ``[n, h, w, c]`` is the output of a convolution, scale and shift ``[c]`` those of its channels,
+# Forward: u ``[n, h, w, c]`` is the output of a convolution, scale and shift are ``[c]``,
 # xhat = (u - mean) r, z = scale xhat + shift, y = pool(relu(z)). Means over pixels are ``[n, 1, 1, c]``.
 
 
 def moments(u: Tensor) -> tuple[Tensor, Tensor]:
     """The mean, and r = 1 / sqrt(variance + eps).
 
-    They are made from sums of differences to the first pixel: one reading, and no cancellation where the mean
-    is large.
+    Summing differences to the first pixel needs one pass and avoids cancellation when the mean is large.
     """
     x = _wide(u)
     first = x[:, :1, :1]
@@ -117,7 +116,7 @@ def block_back(
     return (r * scale * (_passed(on, dy) - a - xhat * b)).to(u.dtype)
 
 
-# Tangents of all that along those of u (u_dot) and of dy (dy_dot): t = mean(u_dot), p = mean(xhat u_dot),
+# Tangents of the above along u_dot and dy_dot: t = mean(u_dot), p = mean(xhat u_dot),
 # r_dot = -r^2 p, xhat_dot = r (u_dot - t - xhat p).
 
 
@@ -191,7 +190,7 @@ RECOMPUTE: dict[str, Any] = {
     "realize_acc_reads_threshold": 64,
     "realize_opcount_threshold": 1000,
 }
-"""Options of the compiler: make values again where they are used, rather than store them in between."""
+"""Compiler options: recompute values where they are used instead of storing them."""
 
 
 @cache
@@ -200,22 +199,22 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def fused(function: Callable[..., Any], *given: Any, any_size: bool = False) -> Any:
-    """Call a function of tensors, the first of which decides: compiled on CUDA, as it is elsewhere.
+    """Call a function, compiled if its first tensor is on CUDA, plain otherwise.
 
     Args:
         function: Elementwise operations and reductions.
         given: Its arguments.
-        any_size: Compile it once for images of all even sizes. Sums over pixels do not get slower by that;
-            what writes pixels does: the place of each takes divisions by numbers that are not known.
+        any_size: Compile it once for all even image sizes. This does not slow sums over pixels, but it does
+            slow functions that write pixels, whose addresses then need divisions by unknown numbers.
     """
     return _called_compiled(function, given, any_size) if given[0].is_cuda else function(*given)
 
 
 def _called_compiled(function: Callable[..., Any], given: Sequence[Any], any_size: bool) -> Any:
-    """Call the compiled function, which is made once for all numbers of images.
+    """Call the function, compiled once for any number of images.
 
-    These are the leading dimensions of ``[n, h, w, c]`` and of ``[groups, n, c, h, w]``; all others are
-    constants, and so the compiler knows them.
+    Only the leading dimensions of ``[n, h, w, c]`` and ``[groups, n, c, h, w]`` vary; the compiler treats the
+    others as constants.
     """
     from torch import _dynamo
 
@@ -224,7 +223,7 @@ def _called_compiled(function: Callable[..., Any], given: Sequence[Any], any_siz
     def marked(value: Any) -> Any:
         if not isinstance(value, Tensor) or value.dim() < 4:
             return value
-        value = value.detach()  # a mark stays on its tensor
+        value = value.detach()  # marks stick to their tensor
         for dimension in range(value.dim() - 3 + 2 * (any_size and even)):
             _dynamo.maybe_mark_dynamic(value, dimension)
         return value
@@ -239,7 +238,7 @@ def _conv(x: Tensor, w: Tensor) -> Tensor:
 
 
 def _conv_back(du: Tensor, x: Tensor, w: Tensor, to_weight: bool) -> Tensor:
-    """dL/dw, or else dL/dx, of `_conv`."""
+    """dL/dw (``to_weight``) or dL/dx of `_conv`."""
     down, into = (t.permute(0, 3, 1, 2) for t in (du, x))
     mask = (not to_weight, to_weight, False)
     found = torch.ops.aten.convolution_backward(
@@ -255,20 +254,20 @@ def _grouped(tensor: Tensor, groups: int) -> Tensor:
 
 
 def _each(groups: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The groups of several tensors, one after another."""
+    """Iterate over the groups of several tensors."""
     return zip(*(_grouped(tensor, groups).unbind() for tensor in tensors))
 
 
 class Features:
-    """The blocks of a ConvNet over images, kept for the way back.
+    """The blocks of a ConvNet over images, kept for the backward pass.
 
-    The bias of a convolution is left out: the norm behind it removes it, and its gradient is 0.
+    Convolution biases are left out: the norm after them removes them, and their gradient is 0.
 
     Args:
-        net: The network; its depth is read.
+        net: The network; only its depth is read.
         params: Its parameters, at least float32.
         images: ``[n, c, h, w]``.
-        dtype: What convolutions compute in.
+        dtype: Type that convolutions compute in.
 
     Attributes:
         values: Embeddings ``[n, features_out]`` in the order of `ConvNet.features`, at least float32.
@@ -310,7 +309,7 @@ class Features:
         return dy.permute(0, 2, 3, 1).contiguous()
 
     def back(self, slope: Tensor) -> None:
-        """From dL/dvalues to dL/dy (``dy``), dL/du (``du``) and `back_sums` (``sums``) of each layer."""
+        """From dL/dvalues, compute dL/dy (``dy``), dL/du (``du``) and `back_sums` (``sums``) per layer."""
         self.dy = [self._unflat(slope)]
         self.du: list[Tensor] = []
         self.sums: list[tuple[Tensor, Tensor]] = []
@@ -323,22 +322,22 @@ class Features:
                 self.dy.insert(0, _conv_back(du, self.inputs[k], self.weights[k], to_weight=False))
 
     def pixels(self, slope: Tensor) -> Tensor:
-        """From dL/dvalues to dL/dimages ``[n, c, h, w]``, at least float32."""
+        """From dL/dvalues, compute dL/dimages ``[n, c, h, w]``, at least float32."""
         self.back(slope)
         dx = _conv_back(self.du[0], self.inputs[0], self.weights[0], to_weight=False)
         return _wide(dx).permute(0, 3, 1, 2)
 
 
 class Pass(Features):
-    """A pass of a ConvNet over images forward and back, kept for gradients by group and their derivative.
+    """A forward and backward pass of a ConvNet, kept for gradients by group and their derivative.
 
     Args:
-        net: The network; depth and classes are read.
+        net: The network; only depth and classes are read.
         params: Its parameters, at least float32.
         images: ``[n, c, h, w]``.
         y: Labels ``[n]``.
-        weight: Of each image's cross-entropy in the loss ``[n]``.
-        dtype: What convolutions compute in.
+        weight: Loss weight of each image's cross-entropy ``[n]``.
+        dtype: Type that convolutions compute in.
     """
 
     def __init__(
@@ -353,7 +352,7 @@ class Pass(Features):
         self.back(self.slope @ self.classifier)
 
     def weight_gradients(self, groups: int) -> list[Tensor]:
-        """For each layer dL/dweight by group of consecutive images ``[groups, *shape of the weight]``."""
+        """dL/dweight per layer and group of consecutive images: ``[groups, *shape of the weight]`` each."""
         found = [
             torch.stack([_conv_back(d, x, w, to_weight=True) for d, x in _each(groups, du, inputs)])
             for du, inputs, w in zip(self.du, self.inputs, self.weights)
@@ -362,7 +361,7 @@ class Pass(Features):
         return [_wide(g) for g in found] + [slope.mT @ features]
 
     def gradients(self) -> Params:
-        """dL/dtheta of all images in the order of `ConvNet.shapes`; 0 for the biases of convolutions."""
+        """dL/dtheta over all images, in the order of `ConvNet.shapes`; 0 for convolution biases."""
         sums = torch.cat([each.flatten(1) for pair in self.sums for each in pair], 1).sum(0)
         by_layer = sums.view(len(self.layers), 2, -1)
         zeros = torch.zeros_like(by_layer[0, 0])
@@ -374,17 +373,17 @@ class Pass(Features):
         return found | {"linear.weight": self.slope.mT @ self.values, "linear.bias": self.slope.sum(0)}
 
     def pixel_slope(self, v: Sequence[Tensor]) -> Tensor:
-        """d/dX of the sum over groups and layers of <v, dL/dweight>, where v is held fixed.
+        """d/dX of the sum over groups and layers of <v, dL/dweight>, with v fixed.
 
         With g = dL/dweight this is the derivative of dL/dX along v,
 
             d/dX <v, g(theta, X)> = d/de [dL/dX (theta + e v, X)] at e = 0:
 
-        the tangents along v of a pass forward and back. Norms act on each image alone, so all groups share
-        every block and only products with v are taken group by group.
+        the tangents along v of a forward and backward pass. Norms act on each image alone, so all groups
+        share every block, and only products with v are computed group by group.
 
         Args:
-            v: For each layer ``[groups, *shape of the weight]``.
+            v: Per layer, ``[groups, *shape of the weight]``.
 
         Returns:
             ``[n, c, h, w]``.
@@ -422,9 +421,9 @@ class Pass(Features):
 
 
 class PlainPass:
-    """What `Pass` gives, by autograd: faster where nothing is compiled. Its arguments.
+    """`Pass` by autograd, with the same arguments; faster when nothing is compiled.
 
-    The derivative by pixels makes the gradients once more, so that only there a graph is kept.
+    Only `pixel_slope` keeps a graph; it computes the gradients again.
     """
 
     def __init__(
@@ -449,7 +448,7 @@ class PlainPass:
         return [_wide(torch.stack(layer)) for layer in zip(*each)]
 
     def gradients(self) -> Params:
-        """As `Pass.gradients`; rounding alone is left for the biases of convolutions."""
+        """As `Pass.gradients`; convolution biases get rounding errors instead of 0."""
         found = torch.autograd.grad(self._loss(self.images, self.y, self.weight), list(self.params.values()))
         return {name: _wide(gradient) for name, gradient in zip(self.params, found)}
 

@@ -1,8 +1,8 @@
-"""Tangents of a ConvNet's loss along a direction of its parameters, as trajectory matching needs them.
+"""Tangents of a ConvNet's loss along a direction of its parameters, for trajectory matching.
 
-Here the direction is known before the pass, so the forward pass and its tangent share one kernel per block,
-and so do the way back and its tangent (`Pass` takes directions that its own gradients decide). A block reads
-the output of the convolution and makes everything else again. Parameters are one vector theta ``[P]``.
+The direction is known before the pass, so the forward pass and its tangent share one kernel per block, and so
+do the backward pass and its tangent. (In `Pass`, the direction depends on the gradients.) A block reads the
+convolution's output and recomputes everything else. Parameters are one vector theta ``[P]``.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from hcdc.networks._convnet import ConvNet
 log = logging.getLogger("hcdc")
 
 RECOMPUTE: dict[str, Any] = {"realize_reads_threshold": 64, "realize_opcount_threshold": 1000}
-"""Options of the compiler: make values again where they are used, rather than store them in between."""
+"""Compiler options: recompute values where they are used instead of storing them."""
 
 EPSILON = 1e-5
 PLANE = (2, 3)
-"""Dimensions of the pixels of one channel of one image."""
+"""Pixel dimensions: height and width."""
 
 
 class Fused:
-    """A function of tensors, elementwise and reductions: compiled into few kernels on CUDA, plain elsewhere.
+    """A function of elementwise operations and reductions, compiled into few kernels on CUDA, else plain.
 
-    Derivatives inside the function are resolved before it is compiled; each shape is compiled once. Where the
-    compiler fails, the function itself is used, with a warning.
+    Derivatives inside the function are resolved before compiling; each shape is compiled once. If compiling
+    fails, the plain function is used, with a warning.
     """
 
     def __init__(self, function: Callable[..., Any]):
@@ -54,28 +54,28 @@ class Fused:
             graph = make_fx(self.function, tracing_mode="fake")(*tensors)
             compiled: Callable[..., Any] = torch.compile(graph, dynamic=False, options=RECOMPUTE)
             compiled(*tensors)
-        except Exception as error:  # whatever the compiler lacks here, the plain function does the same
+        except Exception as error:  # the plain function gives the same result
             log.warning("kernels are not fused, this run is slower: %s", error)
             return self.function
         return compiled
 
 
-# one block: z [n, c, h, w] is what the convolution gives; its bias is nothing to a norm that removes means
+# One block: z [n, c, h, w] is the convolution's output, without a bias, which the norm would remove.
 
 
 def _wide(z: Tensor) -> Tensor:
-    """What sums are made in: at least float32."""
+    """At least float32, for sums."""
     return z if z.dtype == torch.float64 else z.float()
 
 
 def _laid_out(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """x in a type and, on CUDA, in the memory order that convolutions are fastest in."""
+    """x in a given type and, on CUDA, in the fastest memory order for convolutions."""
     order = torch.channels_last if x.is_cuda else torch.contiguous_format
     return x.to(dtype).contiguous(memory_format=order)
 
 
 def _halved(a: Tensor) -> Tensor:
-    """Average over 2 x 2 pixels; an odd last row or column is left out."""
+    """2 x 2 averages; an odd last row or column is dropped."""
     height, width = (side // 2 for side in a.shape[2:])
     cut = a[:, :, : 2 * height, : 2 * width]
     return cut.reshape(*a.shape[:2], height, 2, width, 2).mean((3, 5))
@@ -94,9 +94,9 @@ def _channel(v: Tensor) -> Tensor:
 
 
 def _centred(z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """z less its first pixel, that pixel, mean of the difference and 1 / sqrt(variance + eps), each plane.
+    """Per plane: z minus its first pixel, that pixel, the mean difference and 1 / sqrt(variance + eps).
 
-    Sums of differences to a pixel, not of z itself: one pass, and no cancellation where the mean is large.
+    Summing differences to a pixel needs one pass and avoids cancellation when the mean is large.
     """
     pivot = z[:, :, :1, :1]
     c = z - pivot
@@ -141,7 +141,7 @@ def block_back_tangent(
     dp: Tensor,
     tdp: Tensor,
 ) -> tuple[Tensor, ...]:
-    """dL/dz and the derivative of all that `block_back` returns along (tz, tscale, tshift, tdp).
+    """dL/dz, and the derivative of what `block_back` returns along (tz, tscale, tshift, tdp).
 
     Returns:
         dz, tdz, tdscale, tdshift.
@@ -169,7 +169,7 @@ BLOCK_TANGENT, BLOCK_BACK_TANGENT = Fused(block_tangent), Fused(block_back_tange
 def _conv_back(
     dz: Tensor, x: Tensor, w: Tensor, for_x: bool = True, for_w: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """dL/dx and dL/dw of z = conv(x, w) that are asked for."""
+    """The requested ones of dL/dx and dL/dw for z = conv(x, w)."""
     ones, none = [1, 1], [0, 0]
     dx, dw, _ = torch.ops.aten.convolution_backward(
         dz, x, w, None, ones, ones, ones, False, none, 1, [for_x, for_w, False]
@@ -178,7 +178,7 @@ def _conv_back(
 
 
 def _loss_back(outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Softmax of logits and dL/dlogits of the mean cross-entropy ``[n, C]``."""
+    """Softmax of the logits, and dL/dlogits of the mean cross-entropy, ``[n, C]`` each."""
     p = outputs.softmax(1)
     hit = y[:, None] == torch.arange(outputs.shape[1], device=y.device)
     return p, (p - hit.to(p.dtype)) / len(y)
@@ -190,8 +190,8 @@ def loss_products(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Derivatives of the mean cross-entropy L(theta, x) and of its gradients along a direction of theta.
 
-    Forward over reverse mode: with g = dL/dtheta and v = ``along``, the derivative of L along v is <g, v>,
-    that of g is H v, and that of dL/dx is d<g, v>/dx.
+    Forward over reverse mode: with g = dL/dtheta and v = ``along``, the derivatives along v of L, g and dL/dx
+    are <g, v>, H v and d<g, v>/dx.
 
     Args:
         net, theta, x, y, dtype: As in `loss_gradient`.

@@ -1,4 +1,4 @@
-"""The parameters of a ConvNet as one vector: drawn in place, and the gradient of the loss by them."""
+"""The parameters of a ConvNet as one vector: initialisation in place and the gradient of the loss."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hcdc.networks._convnet_pass import Pass, pays
 
 
 def compute_type(device: torch.device, like: torch.dtype = torch.float32) -> torch.dtype:
-    """What convolutions are computed in: bfloat16 on CUDA, elsewhere the type of the data."""
+    """Type that convolutions compute in: bfloat16 on CUDA, elsewhere the type of the data."""
     return torch.bfloat16 if device.type == "cuda" else like
 
 
 class Initialiser:
-    """Fresh parameters in place, distributed as those of `ConvNet.init`.
+    """Writes fresh parameters in place, distributed as in `ConvNet.init`.
 
     Args:
         net: The network.
-        device: Where its vector lies.
+        device: Device of its parameter vector.
 
     Attributes:
         length: P, the number of parameters.
@@ -39,21 +39,21 @@ class Initialiser:
         self.length = len(self.bound)
 
     def write(self, vector: Tensor, u: Tensor) -> None:
-        """Parameters from uniform numbers ``u`` ``[P]`` in [0, 1) into ``vector``."""
+        """Write parameters into ``vector``, from uniform numbers ``u`` ``[P]`` in [0, 1)."""
         torch.addcmul(self.start, 2 * u - 1, self.bound, out=vector)
 
 
 def loss_gradient(
     net: ConvNet, vector: Tensor, x: Tensor, y: Tensor, dtype: torch.dtype, weight: Tensor | None = None
 ) -> Tensor:
-    """Gradient ``[P]`` of the mean cross-entropy, or of a weighted sum; by autograd where that is faster.
+    """Gradient ``[P]`` of the mean cross-entropy, or of a weighted sum; by autograd if that is faster.
 
     Args:
         net: The network.
         vector: Its parameters ``[P]``.
         x, y: Images ``[n, c, h, w]`` and labels ``[n]``.
-        dtype: What convolutions compute in.
-        weight: Of each image in the sum ``[n]``; None is the mean.
+        dtype: Type that convolutions compute in.
+        weight: Weight of each image in the sum ``[n]``; None means the mean.
     """
     if pays(vector.device):
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Graph networks whose convolutions are polynomials of a graph matrix."""
+"""Graph networks whose convolutions are polynomials in a graph matrix."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _chebyshev(graph: Graph, order: int) -> Callable[[Tensor], Iterator[Tensor]]
 
 
 def _figure(graph: Graph, order: int) -> Callable[[Tensor], Iterator[Tensor]]:
-    """I (fixed coefficient 1), L and 2/lmax L - I: the plane of the paper's figure of the GNN model space."""
+    """I (fixed coefficient 1), L and 2/lmax L - I: the plane in the paper's figure of the GNN model space."""
     a = graph.normalised_adjacency()
     scale = 2 / graph.largest_laplacian_eigenvalue()
 
@@ -78,8 +78,8 @@ BASES = {"powers": _powers_of_p, "laplacian": _powers_of_l, "chebyshev": _chebys
 class FilterNetwork(Network):
     """X <- relu(sum_r C_r X W_r) for each layer, no activation after the last (eq. gnn-multiple).
 
-    C_r is set by lambda ``[filters * terms]``, which the layers share. Products run in the order C (X W): the
-    graph matrix meets the narrow side.
+    Lambda ``[filters * terms]``, shared by all layers, sets C_r. Products run in the order C (X W), so the
+    graph matrix multiplies the narrower matrix.
     """
 
     basis: str

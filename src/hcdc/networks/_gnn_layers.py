@@ -1,13 +1,12 @@
 """The layers of the GNN zoo: PyG's modules on weighted graphs, sparse and constant or dense and learned.
 
-The modules are PyG's own: constructors, parameters and their names. The message passing is computed here,
-because PyG's SAGE, GAT, GIN and transformer layers take no edge weights, and because gathering and scattering
-along edges is slower on a CPU than a product with the matrix of the graph. At weight 1 every layer equals
-PyG's; weight 0 is no edge.
+Constructors, parameters and their names are PyG's own. Message passing is computed here, because PyG's SAGE,
+GAT, GIN and transformer layers take no edge weights, and because a product with the graph's matrix is faster
+on a CPU than gathering and scattering along edges. At weight 1 every layer equals PyG's; weight 0 is no edge.
 
-Wherever both are linear (everywhere but in SAGE-Max) a layer transforms features before it sends them over
-edges, so that sparse features meet the weights of the layer as they are and edges carry ``out`` instead of
-``in`` numbers. This module imports PyG; `hcdc.spaces` imports it on first use.
+Except in SAGE-Max, whose maximum is not linear, layers transform features before sending them over edges. So
+sparse features are multiplied by the weights directly, and edges carry ``out`` instead of ``in`` numbers.
+This module imports PyG, so it is imported only on first use.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from hcdc.core.sparse import SparseMatrix, matmul
 from hcdc.datasets import Graph, Matrix
 
 DIFFUSION_ORDER = 16
-"""Chebyshev terms of the graph diffusions: the truncation error of both is below 2e-4."""
+"""Chebyshev terms of the graph diffusions; truncation errors stay below 2e-4."""
 
 SPARSE_BELOW = 1 / 16
 """Share of nonzeros below which a matrix made from sparse features stays sparse."""
 
 BLOCK = 2**24
-"""Numbers held at once while constant features are aggregated over edges."""
+"""Numbers held at once while aggregating constant features over edges."""
 
 
 def linear(module: Any, x: Matrix, bias: bool = True) -> Tensor:
@@ -46,7 +45,7 @@ def linear(module: Any, x: Matrix, bias: bool = True) -> Tensor:
 
 
 def chebyshev(operator: Callable[[Tensor], Tensor], terms: list[Tensor]) -> Tensor:
-    """sum_k T_k(M) Y_k for the terms Y_0, Y_1, ... by Clenshaw's recurrence: one product by M a degree."""
+    """sum_k T_k(M) Y_k for terms Y_0, Y_1, ... by Clenshaw's recurrence, one product with M per degree."""
     later, last = torch.zeros_like(terms[0]), torch.zeros_like(terms[0])
     for k in range(len(terms) - 1, 0, -1):
         product = operator(last) if k < len(terms) - 1 else last
@@ -54,7 +53,7 @@ def chebyshev(operator: Callable[[Tensor], Tensor], terms: list[Tensor]) -> Tens
     return terms[0] + operator(last) - later
 
 
-# --- what a node hears from its neighbours --------------------------------------------------------
+# --- what a node receives from its neighbours -----------------------------------------------------
 
 
 def propagate(graph: Graph, x: Tensor) -> Tensor:
@@ -85,7 +84,7 @@ def mean(graph: Graph, x: Tensor) -> Tensor:
 def maximum(graph: Graph, x: Matrix) -> Matrix:
     """max_j A_ij x_j over the neighbours j of each node, feature by feature; 0 for a node without any.
 
-    Costs ``in`` numbers an edge; of constant features `prepare_maximum` has done it once.
+    Costs ``in`` numbers per edge; `prepare_maximum` does it once for constant features.
     """
     known = _kept_maximum(graph, x)
     if known is not None:
@@ -105,33 +104,33 @@ def maximum(graph: Graph, x: Matrix) -> Matrix:
     best = torch.zeros_like(x).scatter_reduce(0, places, messages.detach(), "amax", include_self=False)
     wins = (messages.detach() == best.index_select(0, target)).to(x.dtype)
     ties = torch.zeros_like(x).index_add(0, target, wins)
-    share = wins / ties.index_select(0, target)  # equal shares of ties, as the gradient of amax has them
+    share = wins / ties.index_select(0, target)  # ties share equally, as in the gradient of amax
     return torch.zeros_like(x).index_add(0, target, share * messages)
 
 
 def prepare_maximum(graph: Graph) -> None:
-    """Aggregate the features of ``graph`` by `maximum` now and keep the result while the graph stays so."""
+    """Aggregate the features of ``graph`` by `maximum`, and keep the result while it is unchanged."""
     learned = [t for t in (graph.x, graph.adj) if isinstance(t, Tensor) and t.requires_grad]
     if graph.adj is not None and not learned and _kept_maximum(graph, graph.x) is None:
         graph._cache["maximum"] = (graph.x, graph.adj, _writes(graph), _constant_maximum(graph, graph.x))
 
 
 def _kept_maximum(graph: Graph, x: Matrix) -> Matrix | None:
-    """What `prepare_maximum` kept, if it was for these very tensors as they are now.
+    """What `prepare_maximum` kept, if it was for these exact tensors, unchanged since.
 
-    `Graph.with_x` shares the store between graphs with other features.
+    The check is needed because `Graph.with_x` shares the cache between graphs with different features.
     """
     known_x, known_adj, writes, result = graph._cache.get("maximum", (None, None, None, None))
     return result if known_x is x and known_adj is graph.adj and writes == _writes(graph) else None
 
 
 def _writes(graph: Graph) -> tuple[int, ...]:
-    """Counts the writes into the dense tensors of a graph."""
+    """Write counters of the dense tensors of a graph."""
     return tuple(t._version for t in (graph.x, graph.adj) if isinstance(t, Tensor))
 
 
 def _constant_maximum(graph: Graph, x: Matrix) -> Matrix:
-    """`maximum` of constant features, in blocks of edges; sparse where ``x`` is and few entries are not 0."""
+    """`maximum` of constant features, in blocks of edges; sparse if ``x`` is and few entries are nonzero."""
     if not isinstance(graph.adj, SparseMatrix):
         return maximum(Graph(graph.x, graph.adj), x.to_dense() if isinstance(x, SparseMatrix) else x)
     adj = graph.adj.to_scipy().copy()
@@ -174,10 +173,10 @@ def attend(
     Args:
         graph: The graph with n nodes.
         score: s_ij from ``query`` of i and ``key`` of j, for tensors of pairs of any shape.
-        query: What the receiving node brings, ``[n, ...]``.
-        key: What the sending node brings, ``[n, ...]``.
+        query: Of the receiving nodes, ``[n, ...]``.
+        key: Of the sending nodes, ``[n, ...]``.
         value: What is averaged, ``[n, out]``.
-        loops: Each node is its own neighbour with weight 1.
+        loops: Make each node its own neighbour, with weight 1.
     """
     n = graph.num_nodes
     if isinstance(graph.adj, SparseMatrix):
@@ -291,9 +290,9 @@ class Filter:
     """One kind of layer.
 
     Attributes:
-        make: PyG's module from the numbers of input and output features.
+        make: PyG's module, from the numbers of input and output features.
         apply: Output ``[n, out]`` of the module for features ``[n, in]`` on a weighted graph.
-        needs: What `Graph.prepare` makes of the graph beforehand.
+        needs: What `Graph.prepare` must prepare.
     """
 
     make: Callable[[int, int], nn.Module]
@@ -316,16 +315,16 @@ LAYERS: dict[str, Filter] = {
     "gdc-heat": Filter(GCNConv, partial(_diffusion, coefficients=heat_coefficients(5.0)), ("P",)),
     "transformer": Filter(TransformerConv, _transformer, ("edges",)),
 }
-"""PageRank restarts with probability 0.15 and heat flows for time 5 (within the ranges of the GDC paper)."""
+"""PageRank restarts with probability 0.15, and heat flows for time 5 (within the ranges of the GDC paper)."""
 
 
 class LayerStack(nn.Module):
-    """Layers of one or several kinds of filters, ReLU between them, no dropout and no normalisation.
+    """Layers of one or several filters, with ReLU between them, no dropout and no normalisation.
 
-    With several kinds, a layer outputs sum_f lambda_f f(X); each kind has its own parameters.
+    With several filters, a layer outputs sum_f lambda_f f(X); each filter has its own parameters.
 
     Args:
-        filters: Names in `LAYERS`; lambda is used if there are several, in this order.
+        filters: Names in `LAYERS`; if there are several, lambda mixes them in this order.
         sizes: Numbers of features from the input to the classes.
     """
 
@@ -337,7 +336,7 @@ class LayerStack(nn.Module):
         )
 
     def prepare(self, graph: Graph) -> None:
-        """Make what the filters need of ``graph``, and aggregate constant features for SAGE-Max once."""
+        """Prepare what the filters need from ``graph``; aggregate constant features for SAGE-Max once."""
         graph.prepare(*sorted({need for name in self.filters for need in LAYERS[name].needs}))
         if "sage-max" in self.filters:
             prepare_maximum(graph)

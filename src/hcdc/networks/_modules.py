@@ -25,7 +25,7 @@ Factory = Callable[[Config], nn.Module]
 
 def factory_name(factory: Factory) -> str:
     """``module:name`` of a factory."""
-    made = getattr(factory, "func", factory)  # of functools.partial
+    made = getattr(factory, "func", factory)  # unwrap functools.partial
     return f"{made.__module__}:{getattr(made, '__qualname__', type(made).__qualname__)}"
 
 
@@ -35,16 +35,16 @@ def _warn_of_dropout(model: str, layer: str) -> None:
 
 
 class ModuleNetwork(Network):
-    """The network of a user's factory as pure functions.
+    """A user's own model as pure functions.
 
-    BatchNorm layers use the statistics of the batch they are given, in training and in scoring (their running
-    statistics are a state that a pure function has no place for); all else is as in ``eval()``: dropout is
-    off, in training too, which a warning says once for each factory with such layers.
+    BatchNorm layers use the statistics of the given batch, in training and in scoring, because a pure
+    function cannot keep running statistics. All else is as in ``eval()``: dropout is off, even in training,
+    and a warning says so once per factory.
 
     Args:
         factory: ``factory(config) -> nn.Module`` from images ``[n, c, h, w]`` to logits ``[n, classes]``.
         config: The candidate.
-        classes: How many logits an image must get; None leaves them unchecked.
+        classes: Number of logits per image; None skips the check.
     """
 
     takes = "image"
@@ -64,24 +64,24 @@ class ModuleNetwork(Network):
         self.buffers: dict[torch.device, Params] = {}
 
     def _fresh(self, generator: torch.Generator) -> nn.Module:
-        """A module whose initialisation is drawn from ``generator`` alone; other streams stay as they are."""
+        """A module initialised from ``generator`` only; other random streams are untouched."""
         with global_streams(int(torch.randint(2**62, (1,), generator=generator))):
             module = self.factory(copy.deepcopy(self.config))
         if not isinstance(module, nn.Module):
             raise InputError(
                 f"model: the factory returned {type(module).__name__} for {self.config}, not a Module"
             )
-        return replace_all_batch_norm_modules_(copy.deepcopy(module))  # parts of it may be the user's own
+        return replace_all_batch_norm_modules_(copy.deepcopy(module))  # the user may hold parts of it
 
     def init(self, generator: torch.Generator) -> Params:
-        """Parameters as the module initialises them; those that need no gradient are no parameters here."""
+        """Parameters as the module initialises them; only those that require a gradient."""
         named = self._fresh(generator).named_parameters()
         return {name: p.detach().clone() for name, p in named if p.requires_grad}
 
     def forward(self, params: Params, lam: Tensor | None, images: Tensor) -> Tensor:
         """Logits ``[n, classes]``; lambda is not read."""
         first = images.device not in self.buffers
-        if first:  # moved once: a recorded step may not copy from the host
+        if first:  # move once: a recorded step cannot copy from the host
             fixed = [(name, p.detach()) for name, p in self.module.named_parameters() if not p.requires_grad]
             moved = {name: b.to(images.device) for name, b in [*self.module.named_buffers(), *fixed]}
             self.buffers[images.device] = moved
@@ -89,7 +89,7 @@ class ModuleNetwork(Network):
             logits: Tensor = functional_call(self.module, (params, self.buffers[images.device]), (images,))
         except (RuntimeError, TypeError, ValueError) as error:
             if not first or isinstance(error, torch.OutOfMemoryError):
-                raise  # it has taken such images before
+                raise  # it has accepted such images before
             said = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InputError(
                 f"model: the module for {self.config} does not take images of shape {tuple(images.shape)}: "
@@ -105,5 +105,5 @@ class ModuleNetwork(Network):
             found = f"shape {shape}" if isinstance(logits, Tensor) else type(logits).__name__
             raise InputError(
                 f"model: the module for {self.config} gave {found} for {needed[0]} images; logits of shape "
-                f"{needed}, one for each class, are needed"
+                f"{needed}, one per class, are needed"
             )

@@ -1,9 +1,9 @@
-"""BatchNorm of channels_last images on CUDA in two kernels forward and two back, by Triton.
+"""BatchNorm of channels_last images on CUDA in Triton: two kernels forward and two backward.
 
-The networks of cells are small, and torch's BatchNorm of bfloat16 images takes six kernels forward and back,
-each longer than its bytes need, and more than a quarter of a training step. Here both passes are the same:
-partial sums over a share of the pixels, then every program adds up the shares and maps its own pixels. Sums
-have a fixed order, so equal inputs give equal outputs.
+Cell networks are small. Torch's BatchNorm of bfloat16 images takes six kernels forward and backward, each
+slower than its memory traffic requires, and over a quarter of a training step. Here both passes work alike:
+one kernel makes partial sums over shares of the pixels, the other adds up the shares and maps the pixels.
+Sums have a fixed order, so equal inputs give equal outputs.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from torch.autograd.function import once_differentiable
 EPSILON = 1e-5
 log = logging.getLogger("hcdc")
 PROGRAMS = 256
-"""Programs of a kernel, about: two for each multiprocessor."""
+"""Approximate number of programs per kernel: two per multiprocessor."""
 
 ROWS, COLUMNS, SHARES = 128, 32, 128
-"""Pixels and channels of a tile, and shares of the pixels, at most."""
+"""Pixels and channels per tile, and the largest number of pixel shares."""
 
 
 @triton.jit
@@ -59,7 +59,7 @@ def _sum(x, upstream, mean, factor, sums, pixels, channels, own, shares, BACK: t
 def _map(x, upstream, out, scale, shift, mean, factor, of_scale, of_shift, sums, pixels, channels, own,
          epsilon, shares: tl.constexpr, BACK: tl.constexpr, ROWS: tl.constexpr,
          COLUMNS: tl.constexpr):  # fmt: skip
-    """The outputs (or slopes in x) of a share of the pixels; the first share keeps what is kept a channel."""
+    """Outputs (or slopes in x) for a share of the pixels; the first share stores the per-channel results."""
     share = tl.program_id(0)
     c = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = c < channels
@@ -98,7 +98,7 @@ def _map(x, upstream, out, scale, shift, mean, factor, of_scale, of_shift, sums,
 
 
 def _run(x: Tensor, upstream: Tensor | None, scale: Tensor, shift: Tensor, kept: list[Tensor]) -> Any:
-    """Both kernels of a pass: the mapped images and, on the way back, the slopes in scale and shift."""
+    """Run both kernels of a pass: the mapped images and, backward, the slopes in scale and shift."""
     count, channels, height, width = x.shape
     pixels, back = count * height * width, upstream is not None
     columns = min(COLUMNS, triton.next_power_of_2(channels))
@@ -133,7 +133,7 @@ class _BatchNorm(torch.autograd.Function):
 
 
 def batch_norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """BatchNorm of ``[n, c, h, w]`` in channels_last by the batch's own statistics; first derivatives alone.
+    """BatchNorm of channels_last ``[n, c, h, w]`` with the batch's own statistics; first derivatives only.
 
     Args:
         x: Images, bfloat16 or float32.
@@ -144,11 +144,11 @@ def batch_norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
 
 
 def works() -> bool:
-    """Whether the kernels compile and run here; says so where they do not (Triton needs a C compiler)."""
+    """Whether the kernels compile and run here; logs a warning if not (Triton needs a C compiler)."""
     scale = torch.ones(16, device="cuda")
     try:
         batch_norm(scale.view(1, 16, 1, 1).contiguous(memory_format=torch.channels_last), scale, scale)
-    except Exception as error:  # of a compiler: there is no common class
-        log.warning("Triton cannot compile BatchNorm (%s); torch's, which is slower, is used", error)
+    except Exception as error:  # compilers have no common error class
+        log.warning("Triton cannot compile BatchNorm (%s); using torch's, which is slower", error)
         return False
     return True

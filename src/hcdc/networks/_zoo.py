@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 class ZooNetwork(Network):
     """Graph layers with ReLU between them, no dropout, no normalisation; lambda mixes the filters of a layer.
 
-    Parameters are called ``layers.{depth}.{filter}.{name in PyG}``, in the relaxed network as in that of one
-    filter, so that the parameters of a filter can be taken out of the relaxed network.
+    Parameters are named ``layers.{depth}.{filter}.{name in PyG}`` in relaxed and single-filter networks, so
+    one filter's parameters can be taken from the relaxed network.
 
     Attributes:
-        filters: One filter, or all those of the space.
-        sizes: Numbers of features from the input over the hidden layers to the classes.
+        filters: One filter, or all filters of the space.
+        sizes: Numbers of features from the input through the hidden layers to the classes.
     """
 
     filters: tuple[str, ...]
@@ -41,15 +41,15 @@ class ZooNetwork(Network):
         require("torch_geometric", "graph")
         from hcdc.networks._gnn_layers import LayerStack
 
-        with torch.device("meta"):  # shapes only: `functional_call` brings the numbers
+        with torch.device("meta"):  # shapes only: `functional_call` supplies the values
             return LayerStack(self.filters, self.sizes)
 
     def prepare(self, graph: Graph) -> None:
-        """Make what the filters need of ``graph``, and aggregate constant features for SAGE-Max once."""
+        """Prepare what the filters need from ``graph``; aggregate constant features for SAGE-Max once."""
         self._stack.prepare(graph)
 
     def init(self, generator: torch.Generator) -> Params:
-        """Matrices and attention vectors Glorot-uniform, biases and GIN's epsilon 0, layer by layer."""
+        """Glorot-uniform matrices and attention vectors; biases and GIN's epsilon 0; layer by layer."""
         params = {}
         for name, shape in self.shapes().items():
             if len(shape) < 2:

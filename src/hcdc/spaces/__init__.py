@@ -1,4 +1,4 @@
-"""What is searched: boxes, finite sets, products, graph filters, graph networks, and how they are stored."""
+"""What is searched: boxes, finite sets, products, graph filters, graph networks and cells."""
 
 from hcdc.core.configs import Config, config_hash
 from hcdc.networks import OPERATIONS

@@ -1,4 +1,4 @@
-"""What is searched: configurations (what users read), their relaxation lambda, the networks they build."""
+"""What is searched: configurations, their relaxation lambda, and the networks they build."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from hcdc.spaces._words import words
 class Space(ABC):
     """A search space.
 
-    A *config* is a JSON-able dict. ``lam`` is its relaxation, a vector of ``dimension`` numbers inside a
-    compact connected set (the extended space of the paper); ``encode`` and ``decode`` go between them,
-    ``project`` returns to the set.
+    A *config* is a JSON-able dict. ``lam`` is its relaxation, a vector of ``dimension`` numbers in a compact
+    connected set (the paper's extended space). ``encode`` and ``decode`` convert between them; ``project``
+    returns to the set.
 
     Attributes:
-        batched: Every candidate has the same parameter shapes and the relaxed network at ``encode(config)``
-            *is* the candidate, so that many candidates train in one batch.
+        batched: All candidates have the same parameter shapes, and the relaxed network at ``encode(config)``
+            *is* the candidate, so many candidates can train in one batch.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Space(ABC):
 
     @abstractmethod
     def sample(self, count: int, rng: np.random.Generator) -> list[Config]:
-        """``count`` configurations, distinct where the space has that many."""
+        """``count`` configurations, distinct if the space has that many."""
 
     @abstractmethod
     def encode(self, config: Config) -> Tensor:
@@ -52,14 +52,14 @@ class Space(ABC):
 
     @abstractmethod
     def decode(self, lam: Tensor) -> Config:
-        """The configuration at (for finite spaces: nearest to) lambda ``[H]``."""
+        """The configuration at lambda ``[H]``; in finite spaces, the nearest one."""
 
     @abstractmethod
     def project(self, lam: Tensor) -> Tensor:
         """The nearest point of the extended space, for one lambda ``[H]`` or a batch ``[B, H]``."""
 
     def check(self, config: Config) -> None:
-        """Refuse a configuration of another space in a sentence that names the key or the value."""
+        """Refuse a configuration that is not in this space, naming the wrong key or value."""
         names = [d.name for d in self.dimensions()]
         check_names(self.name, config, names, names)
         for d in self.dimensions():
@@ -70,15 +70,15 @@ class Space(ABC):
         return None
 
     def counterpart(self, config: Config) -> Config:
-        """The candidate that computes what a configuration does; itself by default."""
+        """The candidate that computes the same as a configuration; itself by default."""
         return config
 
     @abstractmethod
     def spec(self) -> dict[str, Any]:
-        """A JSON-able description from which `hcdc.spaces.from_spec` makes the space again."""
+        """A JSON-able description from which `hcdc.spaces.from_spec` rebuilds the space."""
 
     def network(self, features: int, classes: int, config: Config | None = None) -> Network | None:
-        """The network of ``config``, or the relaxed one where that is None; None if the task has its own."""
+        """The network of ``config``, or the relaxed one for None; None if the task has its own model."""
         if config is not None:
             self.check(config)
         return None
@@ -86,11 +86,11 @@ class Space(ABC):
     def candidate(self, config: Config, features: int, classes: int) -> Candidate:
         """The network of ``config`` and what differs in its training.
 
-        Dimensions that the recipe reads become its ``recipe``, the others decide its ``shape``.
+        Dimensions read by the recipe go into ``recipe``; the others determine ``shape``.
 
         Args:
             config: The configuration.
-            features: Features of a node or row, or channels of an image.
+            features: Features per node or row, or channels per image.
             classes: Number of classes.
         """
         self.check(config)
@@ -107,18 +107,18 @@ class Space(ABC):
         """Names of the dimensions that nothing reads.
 
         Args:
-            model: Names that the task or the user's model reads.
-            recipe: Settings that the task's training reads.
+            model: Names read by the task or the user's model.
+            recipe: Settings read by the task's training.
         """
         read = {*model, *recipe}
         return [d.name for d in self.dimensions() if d.read_by != "network" and d.name not in read]
 
     def check_read(self, model: Collection[str] = (), recipe: Collection[str] = TRAINING) -> None:
-        """Refuse a space with a dimension that nothing reads; the arguments are those of `unread`."""
+        """Refuse a space with a dimension that nothing reads; arguments as in `unread`."""
         if names := self.unread(model, recipe):
             settings = f"name a recipe setting ({', '.join(recipe)}), or " if recipe else ""
             raise InputError(
-                f"hyperparameter '{names[0]}': nothing reads it, so candidates that differ in it alone are "
+                f"hyperparameter '{names[0]}': nothing reads it, so candidates that differ only in it are "
                 f"the same; {settings}give the task a model that reads it"
             )
 
@@ -128,7 +128,7 @@ class Space(ABC):
         return described
 
     def parameter_count(self, config: Config, features: int, classes: int) -> int | None:
-        """Number of parameters of the candidate's network, the cheapest rival of any ranking."""
+        """Number of parameters of the candidate's network: the cheapest way to rank."""
         network = self.network(features, classes, config)
         if network is None:
             return None

@@ -1,4 +1,4 @@
-"""Boxes: continuous hyperparameters between bounds, on a linear or a logarithmic scale."""
+"""Boxes: continuous hyperparameters between bounds, on a linear or logarithmic scale."""
 
 from __future__ import annotations
 
@@ -24,21 +24,19 @@ SCALES = {"linear": "uniform", "log": "log-uniform"}
 class Box(Space):
     """The box ``low_j <= config[names_j] <= high_j``; compact and connected, so its own extended space.
 
-    lambda_j is the value itself on a linear scale and its log10 on a logarithmic one; samples are uniform in
-    lambda. Values on a logarithmic scale have 12 significant digits: so encoding and decoding a configuration
-    returns the same one.
+    lambda_j is the value on a linear scale, its log10 on a logarithmic one; samples are uniform in lambda.
+    Logarithmic values keep 12 significant digits, so decoding an encoded configuration returns it unchanged.
 
-    Names of recipe settings (``lr``, ``weight_decay``, ``batch``, ``epochs``, ...) change how a candidate is
-    trained; settings in whole numbers are rounded for the training. Any other name is for the task, or for
-    the user's model, to read.
+    Recipe settings (``lr``, ``weight_decay``, ``batch``, ``epochs``, ...) change how a candidate is trained;
+    whole-number settings are rounded. The task or the user's model must read any other name.
 
     Args:
         names: One name per dimension.
-        low, high: Bounds in the unit of the configuration, one for all or one per dimension.
+        low, high: Bounds in configuration units, one for all or one per dimension.
         scale: ``"linear"`` or ``"log"``, one for all or one per dimension; ``"log"`` needs ``low > 0``.
-        visibility: Who can see a dimension, by name, where it is not the default: ``"alignment"`` for the
-            model's hyperparameters; ``"copy"`` for recipe settings, which are no part of lambda's losses;
-            ``"full"`` for ``steps``, ``epochs`` and ``batch``, which mean little on a copy that trains for
+        visibility: Overrides, by name, of where a dimension has an effect. Defaults: ``"alignment"`` for the
+            model's hyperparameters; ``"copy"`` for recipe settings, which are not part of lambda's losses;
+            ``"full"`` for ``steps``, ``epochs`` and ``batch``, which mean little on a copy that trains for a
             few steps in one batch.
     """
 
@@ -97,7 +95,7 @@ class Box(Space):
         return self._dimensions
 
     def sample(self, count: int, rng: np.random.Generator) -> list[Config]:
-        """``count`` configurations, uniform in lambda (two equal ones have probability 0)."""
+        """``count`` configurations, uniform in lambda (duplicates have probability 0)."""
         low, high = self._low.numpy(), self._high.numpy()
         return [self._decode(row) for row in rng.uniform(low, high, (count, self.dimension)).tolist()]
 

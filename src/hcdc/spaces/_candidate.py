@@ -16,11 +16,11 @@ class Candidate:
 
     Attributes:
         config: The configuration.
-        network: Its network; None where the task brings its own model.
+        network: Its network; None if the task has its own model.
         recipe: What differs from the task's recipe: settings of `hcdc.core.recipe.Recipe` by name,
-            ``"epochs"``, which whoever knows the number of examples turns into steps, and any further name
-            that only a user's model reads. Empty where candidates differ in their networks alone.
-        shape: Candidates of one shape can train in one batch; ``""`` where all candidates of a space can.
+            ``"epochs"`` (converted to steps once the number of examples is known), and names that only a
+            user's model reads. Empty if candidates differ only in their networks.
+        shape: Candidates with equal shape can train in one batch; ``""`` if all candidates of a space can.
     """
 
     config: Config
@@ -30,10 +30,10 @@ class Candidate:
 
     @property
     def training(self) -> str:
-        """Equal for candidates whose training recipes agree."""
+        """Equal for candidates with equal recipes."""
         return config_hash(dict(self.recipe)) if self.recipe else ""
 
     @property
     def group(self) -> tuple[str, str]:
-        """Equal for candidates that may be trained in one batch: one shape and one recipe."""
+        """Equal for candidates that can train in one batch: same shape, same recipe."""
         return self.shape, self.training

@@ -1,4 +1,4 @@
-"""One hyperparameter of a space: how it is distributed, who can see it, and what reads it."""
+"""One hyperparameter of a space: its distribution, where it has an effect, and what reads it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ TRAINING = (
     *(f.name for f in dataclasses.fields(Recipe) if f.name not in ("seeds", "metric", "statistics")),
     "epochs",
 )
-"""Names that mean a setting of the training recipe; how candidates are scored is the same for all."""
+"""Names of training settings; settings for scoring are excluded, since all candidates share them."""
 
 WHOLE = ("steps", "epochs", "batch")
-"""Settings in whole numbers. A copy hardly sees them: its training is short, and often one batch."""
+"""Whole-number settings; they matter little on a copy, which trains briefly and often in one batch."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Dimension:
     Attributes:
         name: Its key in a configuration.
         distribution: ``"uniform"`` or ``"log-uniform"`` from ``low`` to ``high``, or ``"choice"``.
-        low, high: Bounds in the unit of the configuration.
+        low, high: Bounds in configuration units.
         choices: The values of a choice.
-        visibility: Who can see it: ``"alignment"`` (hypergradients in lambda), ``"copy"`` (a training on a
-            condensed set) or ``"full"`` (only a full training). What one can see, those after it can too.
+        visibility: Where it first has an effect: ``"alignment"`` (hypergradients in lambda), ``"copy"``
+            (training on a condensed set) or ``"full"`` (only full training). Later stages see it too.
         read_by: What reads it: ``"network"`` (it shapes the space's own network), ``"recipe"`` (it is a
-            setting of the training) or ``"model"`` (the task, or the user's model, must read it).
+            training setting) or ``"model"`` (the task or the user's model must read it).
     """
 
     name: str
@@ -69,7 +69,7 @@ class Dimension:
             raise InputError(f"{self.name}: low = {self.low:g} has no logarithm; a log scale needs low > 0")
 
     def check(self, value: Any) -> None:
-        """Refuse a value outside the bounds, or one that is not among the choices."""
+        """Refuse a value outside the bounds or the choices."""
         if self.distribution == "choice":
             if any(_same(value, choice) for choice in self.choices):
                 return
@@ -82,14 +82,14 @@ class Dimension:
             raise InputError(f"{self.name}: {value:g} lies outside [{self.low:g}, {self.high:g}]")
 
     def setting(self, value: Any) -> Any:
-        """The value as a recipe takes it: `WHOLE` settings are rounded."""
+        """The value for a recipe; `WHOLE` settings are rounded."""
         return round(value) if self.name in WHOLE and isinstance(value, float) else value
 
 
 def free(name: str, distribution: str, visibility: Mapping[str, str], **bounds: Any) -> Dimension:
-    """A dimension that the user named: a recipe setting where the name is one, else the model's.
+    """A dimension named by the user: a recipe setting if the name is one, else the model's.
 
-    Settings of the recipe are not in the loss as a function of lambda, so alignment cannot see them; those of
+    Recipe settings are not in the loss as a function of lambda, so alignment cannot see them. Those in
     `WHOLE` are ``"full"``. ``visibility`` overrides this by name.
     """
     default = "full" if name in WHOLE else "copy" if name in TRAINING else "alignment"
@@ -98,7 +98,7 @@ def free(name: str, distribution: str, visibility: Mapping[str, str], **bounds: 
 
 
 def check_visibility(visibility: Mapping[str, str] | None, names: Collection[str]) -> dict[str, str]:
-    """The visibilities a user gave, every one for a name of the space."""
+    """The user's visibilities; refuse names that are not in the space."""
     for name in visibility or {}:
         if name not in names:
             raise unknown_name("visibility: the name", name, names)
@@ -106,7 +106,7 @@ def check_visibility(visibility: Mapping[str, str] | None, names: Collection[str
 
 
 def check_names(space: str, config: Config, known: Sequence[str], needed: Collection[str]) -> None:
-    """Refuse a configuration with a key that is not ``known``, or without one that is ``needed``."""
+    """Refuse a configuration with a key outside ``known``, or without one in ``needed``."""
     if not isinstance(config, Mapping):
         raise InputError(f"a {space} configuration is a dict of names and values, got {config!r}")
     if unknown := sorted(map(str, config.keys() - set(known))):
@@ -121,7 +121,7 @@ def check_names(space: str, config: Config, known: Sequence[str], needed: Collec
 
 
 def listed(values: Sequence[Any], most: int = 12) -> str:
-    """Values with commas between them; beyond ``most`` their number."""
+    """Values separated by commas; beyond ``most``, only their number."""
     shown = ", ".join(map(str, values[:most]))
     return shown if len(values) <= most else f"{shown}, ... ({len(values):,} in all)"
 

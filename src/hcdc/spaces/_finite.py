@@ -22,8 +22,8 @@ from hcdc.spaces._registry import register
 def project_simplex(lam: Tensor) -> Tensor:
     """Euclidean projection of the last dimension onto ``{v >= 0, sum v = 1}``.
 
-    The projection is ``max(lam - t, 0)`` with t = t_r, where u are the entries sorted downwards, t_r is
-    (u_1 + ... + u_r - 1) / r and r is the last one with u_r > t_r. A common shift of lam changes nothing.
+    The projection is ``max(lam - t_r, 0)`` with t_r = (u_1 + ... + u_r - 1) / r, where u are the entries in
+    descending order and r is the last index with u_r > t_r. A common shift of lam changes nothing.
 
     Args:
         lam: ``[..., H]``.
@@ -38,16 +38,16 @@ def project_simplex(lam: Tensor) -> Tensor:
 
 @register
 class Finite(Space):
-    """A finite set of configurations; lambda is a point of the simplex spanned by them (one-hot at each).
+    """A finite set of configurations; lambda is a point of the simplex they span, one-hot at each.
 
-    Between the vertices a model mixes its candidates with the weights lambda; the vertex nearest to lambda is
-    that of its largest entry. A subclass that builds another network for each one sets ``batched = False``.
+    Between vertices, a model mixes its candidates with the weights lambda. The nearest vertex is the largest
+    entry of lambda. A subclass whose candidates have different networks sets ``batched = False``.
 
     Args:
         choices: The configurations; or one name, with ``values``: ``Finite("depth", [2, 4])`` is
             ``Finite([{"depth": 2}, {"depth": 4}])``.
-        values: The values of that name.
-        visibility: Who can see a dimension, by name, where it is not the default, as in `Box`.
+        values: The values for that name.
+        visibility: Overrides by name, as in `Box`.
     """
 
     name = "finite"
@@ -93,14 +93,14 @@ class Finite(Space):
         return len(self._configs)
 
     def dimensions(self) -> tuple[Dimension, ...]:
-        """One per key of any configuration; a configuration need not have them all."""
+        """One per key of any configuration; a configuration need not have all keys."""
         return self._dimensions
 
     def check(self, config: Config) -> None:
         check_names(self.name, config, [d.name for d in self._dimensions], self._needed)
         try:
             known = config_hash(config) in self._index
-        except TypeError:  # a value that is no JSON
+        except TypeError:  # a value that is not JSON
             known = False
         if not known:
             shown = ", ".join(json.dumps(c) for c in self._configs[:5]) + (", ..." if len(self) > 5 else "")
@@ -110,7 +110,7 @@ class Finite(Space):
         return [dict(config) for config in self._configs]
 
     def sample(self, count: int, rng: np.random.Generator) -> list[Config]:
-        """``count`` configurations in random order; all of them before any comes twice."""
+        """``count`` configurations in random order; each comes once before any repeats."""
         return [dict(self._configs[i]) for i in draw(len(self), count, rng)]
 
     def encode(self, config: Config) -> Tensor:
@@ -120,7 +120,7 @@ class Finite(Space):
         return lam
 
     def decode(self, lam: Tensor) -> Config:
-        """The configuration of the nearest vertex (the first of equals)."""
+        """The configuration of the nearest vertex; ties go to the first."""
         check_lam(lam, self.dimension)
         return dict(self._configs[int(lam.argmax())])
 
@@ -134,7 +134,7 @@ class Finite(Space):
 
 
 def draw(size: int, count: int, rng: np.random.Generator) -> list[int]:
-    """``count`` of the numbers 0 .. size - 1 in random order, every one before any comes again."""
+    """``count`` of the numbers 0 .. size - 1 in random order; each comes once before any repeats."""
     drawn: list[int] = []
     while len(drawn) < count:
         drawn += rng.choice(size, min(size, count - len(drawn)), replace=False).tolist()
@@ -142,9 +142,9 @@ def draw(size: int, count: int, rng: np.random.Generator) -> list[int]:
 
 
 def halves(space: Space, seed: int) -> tuple[list[Config], list[Config]]:
-    """The candidates of a finite space in two disjoint halves ``(condense, judge)``, in the space's order.
+    """Split the candidates of a finite space into halves ``(condense, judge)``, each in the space's order.
 
-    What a condensed set was made with must not judge it. Of an odd number the judges are one fewer.
+    Candidates used to make a condensed set must not judge it. For an odd number, ``judge`` has one fewer.
 
     Args:
         space: A finite space of at least two candidates.

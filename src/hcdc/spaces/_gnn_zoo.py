@@ -1,4 +1,4 @@
-"""The finite space of graph neural networks of the paper's appendix: ten filters, two widths, two depths."""
+"""The finite space of graph neural networks in the paper's appendix: ten filters, two widths, two depths."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from hcdc.spaces._finite import draw, project_simplex
 from hcdc.spaces._registry import register
 
 FILTERS = ("gcn", "sage-mean", "sage-max", "gat", "gin-eps", "gin-0", "sgc-2", "sgc-3", "cheb-2", "cheb-3")
-"""The paper's ten filters; SGC and ChebNet end with their K."""
+"""The paper's ten filters; for SGC and ChebNet the number is K."""
 
 FURTHER = ("gdc-ppr", "gdc-heat", "transformer")
-"""GCN with a graph diffusion (personalised PageRank or heat kernel) for P; PyG's graph transformer."""
+"""GCN with a graph diffusion (personalised PageRank or heat kernel) as P, and PyG's graph transformer."""
 
 WIDTHS = (128, 256)
 DEPTHS = (2, 4)
@@ -33,13 +33,12 @@ class GNNZoo(Space):
     """Forty graph neural networks: ``{"filter": ..., "width": 128 | 256, "depth": 2 | 4}``.
 
     The relaxation mixes filters: each layer of the relaxed network outputs sum_f lambda_f f(X) with lambda
-    in the simplex, so that a one-hot lambda is the network of that filter. Its width and depth are fixed:
-    these are not relaxed. They are the last two of the H numbers of lambda, 0 for the smaller and 1 for the
-    larger, only so that ``decode`` gives back every candidate; the relaxed network does not read them and
-    has no hypergradient there.
+    in the simplex, so a one-hot lambda is the network of that filter. Width and depth are not relaxed. They
+    are the last two of lambda's H numbers (0 smaller, 1 larger) only so that ``decode`` can return every
+    candidate; the relaxed network does not read them and has no hypergradient there.
 
     Attributes:
-        further: Add graph diffusion and the graph transformer, twelve networks after the forty.
+        further: Add graph diffusion and the graph transformer: twelve more networks.
         relax_width: Hidden width of the relaxed network.
         relax_depth: Number of layers of the relaxed network.
     """
@@ -59,7 +58,7 @@ class GNNZoo(Space):
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """The kinds of layers, in the order of lambda."""
+        """The filters, in the order of lambda."""
         return FILTERS + FURTHER if self.further else FILTERS
 
     @property
@@ -67,7 +66,7 @@ class GNNZoo(Space):
         return len(self.filters) + 2
 
     def dimensions(self) -> tuple[Dimension, ...]:
-        """Lambda mixes filters, so alignment sees these; width and depth are not relaxed."""
+        """Alignment sees the filter, which lambda mixes, but not width and depth."""
         return (
             Dimension("filter", "choice", choices=self.filters, read_by="network"),
             Dimension("width", "choice", choices=WIDTHS, visibility="copy", read_by="network"),
@@ -75,11 +74,11 @@ class GNNZoo(Space):
         )
 
     def candidates(self) -> list[Config]:
-        """Filter by filter; width 128 before 256, depth 2 before 4."""
+        """Ordered by filter, then width, then depth."""
         return [{"filter": f, "width": w, "depth": d} for f in self.filters for w in WIDTHS for d in DEPTHS]
 
     def sample(self, count: int, rng: np.random.Generator) -> list[Config]:
-        """``count`` candidates in random order; all of them before any comes twice."""
+        """``count`` candidates in random order; each comes once before any repeats."""
         every = self.candidates()
         return [dict(every[i]) for i in draw(len(every), count, rng)]
 
@@ -102,7 +101,7 @@ class GNNZoo(Space):
         }
 
     def project(self, lam: Tensor) -> Tensor:
-        """The filters' part onto the simplex, width and depth into [0, 1]."""
+        """Project the filter weights onto the simplex, and clamp width and depth to [0, 1]."""
         check_lam(lam, self.dimension)
         return torch.cat([project_simplex(lam[..., :-2]), lam[..., -2:].clamp(0, 1)], -1)
 
@@ -115,7 +114,7 @@ class GNNZoo(Space):
         }
 
     def network(self, features: int, classes: int, config: Config | None = None) -> ZooNetwork:
-        """The network of a candidate, or the mixture of filters where ``config`` is None."""
+        """The network of a candidate, or the mixture of filters if ``config`` is None."""
         if config is None:
             filters, width, depth = self.filters, self.relax_width, self.relax_depth
         else:

@@ -1,4 +1,4 @@
-"""NAS-Bench-201: 15,625 cells by string, number and class, and their relaxation."""
+"""NAS-Bench-201: 15,625 cells and their relaxation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hcdc.spaces._finite import draw, project_simplex
 from hcdc.spaces._registry import register
 
 Cell = str | Sequence[int]
-"""A cell: its string, or its six operation numbers in the order of the edges 0-1, 0-2, 1-2, 0-3, 1-3, 2-3."""
+"""A cell: its string, or six operation numbers for the edges 0-1, 0-2, 1-2, 0-3, 1-3, 2-3."""
 
 EXAMPLE = "|nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|avg_pool_3x3~2|"
 
@@ -32,7 +32,7 @@ def parse(cell: str) -> tuple[int, ...]:
     """The six operation numbers of ``"|op~0|+|op~0|op~1|+|op~0|op~1|op~2|"``.
 
     Raises:
-        InputError: The string is not a cell; the sentence says where it stops being one.
+        InputError: The string is not a cell; the message says where it goes wrong.
     """
     if not isinstance(cell, str):
         raise InputError(f"a cell must be a string such as '{EXAMPLE}', got {cell!r}")
@@ -62,10 +62,10 @@ def parse(cell: str) -> tuple[int, ...]:
 
 
 def operations(cell: Cell) -> tuple[int, ...]:
-    """The six operation numbers of a cell given in either form; `OPERATIONS` has their names.
+    """The six operation numbers of a cell in either form; `OPERATIONS` has their names.
 
     Raises:
-        InputError: It is neither a cell's string nor six numbers from 0 to 4.
+        InputError: The cell is neither a cell string nor six numbers from 0 to 4.
 
     Example:
         >>> operations("|nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|avg_pool_3x3~2|")
@@ -79,15 +79,15 @@ def operations(cell: Cell) -> tuple[int, ...]:
     whole = all(isinstance(n, Integral) and not isinstance(n, bool) for n in numbers)
     if len(numbers) != len(EDGES) or not whole or not all(0 <= n < len(OPERATIONS) for n in numbers):
         raise InputError(
-            f"{cell!r} is not a cell; a cell is a string such as '{EXAMPLE}', or operation numbers, 6 of "
-            f"them, each from 0 to 4, such as {list(parse(EXAMPLE))} (NASBench201Table.cell has cells by "
-            "their number in the benchmark)"
+            f"{cell!r} is not a cell; a cell is a string such as '{EXAMPLE}', or 6 operation numbers from 0 "
+            f"to 4, such as {list(parse(EXAMPLE))} (NASBench201Table.cell gives the cell for a number in the "
+            "benchmark)"
         )
     return tuple(int(n) for n in numbers)
 
 
 def cell_string(cell: Cell) -> str:
-    """The string of a cell given in either form.
+    """The string of a cell in either form.
 
     Example:
         >>> cell_string([3, 0, 1, 0, 0, 4])
@@ -106,7 +106,7 @@ def cell_string(cell: Cell) -> str:
 
 
 def connected(cell: Cell) -> bool:
-    """Whether a path without ``none`` leads from the input to the output; 341 of the 15,625 have none.
+    """Whether a path without ``none`` leads from input to output; 341 of the 15,625 cells have none.
 
     Example:
         >>> connected([3, 0, 1, 0, 0, 4]), connected([3, 0, 0, 0, 0, 0])
@@ -120,11 +120,11 @@ def connected(cell: Cell) -> bool:
 
 
 def canonical(cell: Cell) -> str:
-    """The benchmark's own name of what a cell computes, by which it counts 6,466 classes.
+    """The benchmark's own name for what a cell computes; it distinguishes 6,466 classes.
 
-    In its notation: ``0`` is the input, ``#`` is zero, ``(a)@op`` an operation. A skip is what it leads from,
-    ``none`` and every edge from a node ``#`` are ``#``, the terms of a sum are sorted as text. Sums of zeros
-    stay, and sums are not flattened: cells that compute the same can have two names, see `computation`.
+    Notation: ``0`` is the input, ``#`` is zero, ``(a)@op`` is an operation. A skip is its source node;
+    ``none`` and every edge from a node ``#`` are ``#``; the terms of a sum are sorted as text. Zeros stay in
+    sums, and sums are not flattened, so cells that compute the same can have two names; see `computation`.
 
     Example:
         >>> canonical([3, 0, 1, 0, 0, 4])
@@ -147,10 +147,10 @@ def canonical(cell: Cell) -> str:
 
 
 def computation(cell: Cell) -> tuple[Any, ...]:
-    """What a cell computes as a flat, sorted sum without zeros; 4,930 different ones.
+    """What a cell computes, as a flat, sorted sum without zeros; there are 4,930 different sums.
 
-    Cells of one class of `canonical` compute the same. A term is the input, ``("x",)``, or
-    ``(operation, *sum)``; ``()`` is zero, what all unconnected cells compute.
+    Cells in the same class of `canonical` compute the same. A term is the input, ``("x",)``, or
+    ``(operation, *sum)``. ``()`` is zero, which all unconnected cells compute.
 
     Example:
         >>> computation([3, 0, 1, 0, 0, 4])
@@ -166,7 +166,7 @@ def computation(cell: Cell) -> tuple[Any, ...]:
 
 
 def genotype(lam: Tensor) -> Config:
-    """The cell of the largest weight or logit at each edge (the first of equals), from lambda ``[30]``.
+    """The cell with the largest weight or logit of lambda ``[30]`` at each edge; ties go to the first.
 
     Example:
         >>> genotype(torch.tensor([0.6, 0.4, 0.0, 0.0, 0.0] * 6))
@@ -178,7 +178,7 @@ def genotype(lam: Tensor) -> Config:
 
 @functools.cache
 def _unique_connected() -> tuple[str, ...]:
-    """One cell for each `computation` but zero: the fewest weights, then the first by number; by hash."""
+    """One cell per nonzero `computation`: fewest weights, then lowest numbers; sorted by hash."""
     chosen: dict[tuple[Any, ...], tuple[int, tuple[int, ...]]] = {}
     for numbers in itertools.product(range(len(OPERATIONS)), repeat=len(EDGES)):
         found = (sum(KERNELS.get(number, 0) ** 2 for number in numbers), numbers)
@@ -200,18 +200,18 @@ def _by_computation() -> dict[tuple[Any, ...], str]:
 class NASBench201(Space):
     """The cells of NAS-Bench-201: ``{"cell": "|nor_conv_3x3~0|+|...|+|...|"}``.
 
-    Every one of the 15,625 strings is a configuration. The candidates are 4,929, one for each thing that a
-    connected cell can compute (that with the fewest parameters; they are in different classes of `canonical`
-    too): what was condensed with never comes back under another string, and dead cells, which are at chance,
-    do not inflate rank correlations.
+    All 15,625 strings are configurations. The 4,929 candidates are one cell per function that a connected
+    cell can compute (the one with the fewest parameters; all are in different classes of `canonical`). So a
+    cell used for condensing never returns under another string, and dead cells, which perform at chance, do
+    not inflate rank correlations.
 
-    Extended space: the product of six simplices. lambda ``[30]`` holds, edge by edge, the weights of the five
-    operations, non-negative with sum 1; a cell is one-hot at each edge, ``project`` is the projection onto
-    the simplex at each edge. (With logits as lambda no cell would be a member: a softmax is never one-hot.)
+    The extended space is the product of six simplices. lambda ``[30]`` holds the weights of the five
+    operations edge by edge, non-negative with sum 1; a cell is one-hot at each edge, and ``project`` projects
+    each edge onto its simplex. (With logits no cell would be a member: a softmax is never one-hot.)
 
     Attributes:
-        cells: N, cells a stage: 5 in the benchmark, 1 where candidates are searched for.
-        channels: C of the first stage.
+        cells: N, cells per stage: 5 in the benchmark, 1 for searching.
+        channels: C, channels of the first stage.
     """
 
     cells: int = 1
@@ -236,20 +236,20 @@ class NASBench201(Space):
         return (Dimension("cell", "choice", choices=_unique_connected(), read_by="network"),)
 
     def check(self, config: Config) -> None:
-        """Any of the 15,625 strings is right, not the candidates alone."""
+        """All 15,625 strings are valid, not only the candidates."""
         self._operations(config)
 
     def candidates(self) -> list[Config]:
-        """Unique connected cells in an order without meaning (of hashes): the first n are a fair sample."""
+        """Unique connected cells ordered by hash, so the first n are a fair sample."""
         return [{"cell": cell} for cell in _unique_connected()]
 
     def counterpart(self, config: Config) -> Config:
-        """The candidate that computes what a cell does; the cell itself where that is zero."""
+        """The candidate that computes the same as a cell; the cell itself if that is zero."""
         numbers = self._operations(config)
         return {"cell": _by_computation().get(computation(numbers), cell_string(numbers))}
 
     def sample(self, count: int, rng: np.random.Generator) -> list[Config]:
-        """``count`` unique connected cells, all equally likely; all of them before any comes twice."""
+        """``count`` unique connected cells, equally likely; each comes once before any repeats."""
         every = _unique_connected()
         return [{"cell": every[i]} for i in draw(len(every), count, rng)]
 
@@ -259,11 +259,11 @@ class NASBench201(Space):
         return torch.nn.functional.one_hot(numbers, len(OPERATIONS)).flatten().double()
 
     def decode(self, lam: Tensor) -> Config:
-        """The nearest cell, `genotype`; it may be unconnected."""
+        """The nearest cell (`genotype`), which may be unconnected."""
         return genotype(lam)
 
     def project(self, lam: Tensor) -> Tensor:
-        """Onto the simplex, edge by edge."""
+        """Project each edge onto its simplex."""
         check_lam(lam, MIXTURE)
         return project_simplex(split_edges(lam)).flatten(-2)
 
@@ -271,7 +271,7 @@ class NASBench201(Space):
         return {"name": self.name, "cells": self.cells, "channels": self.channels}
 
     def network(self, features: int, classes: int, config: Config | None = None) -> CellNetwork:
-        """The network of a cell, or the relaxed one (without scales in its cells) where ``config`` is None.
+        """The network of a cell, or the relaxed one (without scales in its cells) if ``config`` is None.
 
         Args:
             features: Channels of the images.
@@ -282,7 +282,7 @@ class NASBench201(Space):
         return CellNetwork(cell, self.cells, self.channels, features, classes, affine=cell is not None)
 
     def features(self, config: Config) -> list[float]:
-        """How often each operation occurs, and the logarithm of the number of parameters: what is free."""
+        """How often each operation occurs, and the log of the number of parameters; both cost nothing."""
         numbers = self._operations(config)
         counts = [float(numbers.count(operation)) for operation in range(len(OPERATIONS))]
         return [*counts, math.log(self.parameter_count(config, 3, 10))]

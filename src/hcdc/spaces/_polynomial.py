@@ -1,4 +1,4 @@
-"""Graph convolution filters as polynomials of a graph matrix: the paper's continuous space on graphs."""
+"""Graph convolution filters as polynomials in a graph matrix: the paper's continuous space on graphs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class PolynomialFilter(Space):
     """Filters C(lambda) = sum_k lambda_k M_k with lambda uniform in a box.
 
     Attributes:
-        order: Highest power (``"figure"`` has two terms whatever the order).
+        order: Highest power (``"figure"`` always has two terms).
         basis: ``"powers"`` of P, ``"laplacian"`` powers, ``"chebyshev"`` polynomials, or ``"figure"``:
             I + l1 L + l2 (2/lmax L - I).
-        filters: Filters a layer (eq. gnn-multiple).
+        filters: Filters per layer (eq. gnn-multiple).
         layers, width: Depth and hidden width of the network.
         bound: lambda lies in ``[-bound, bound]`` in each dimension.
     """

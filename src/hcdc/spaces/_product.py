@@ -1,4 +1,4 @@
-"""Products: a configuration has a value from each of several spaces."""
+"""Products: a configuration combines values from several spaces."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class _PartNetwork(Network):
 
 @register
 class Product(Space):
-    """The product of several spaces: lambda is the concatenation of theirs, a configuration the union.
+    """The product of several spaces: lambdas are concatenated, configurations merged.
 
-    Finite where every part is. At most one part may build a network; it sees its own slice of lambda. So
+    It is finite if every part is. At most one part may build a network, which sees its own slice of lambda.
     ``Product(NASBench201(), Box(["lr"], 1e-3, 1e-1, "log"))`` searches cells and their learning rates.
 
     Args:
@@ -105,7 +105,7 @@ class Product(Space):
         return _merge([s.counterpart(part) for s, part in zip(self.spaces, self._split(config))])
 
     def _split(self, config: Config) -> list[Config]:
-        """The values of each part, which says what is missing; a key that no part has is refused."""
+        """The values of each part; refuse unknown keys here, and leave missing ones to the parts."""
         check_names(self.name, config, [d.name for d in self.dimensions()], ())
         return [{key: value for key, value in config.items() if key in keys} for keys in self._keys]
 
@@ -126,8 +126,8 @@ class Product(Space):
     def network(self, features: int, classes: int, config: Config | None = None) -> Network | None:
         """The network of the part that builds one.
 
-        A relaxed network, and any network of a batched part, reads its slice of lambda. A candidate of
-        another part does not read lambda, so it is the part's own network.
+        A relaxed network, and any network of a batched part, reads its slice of lambda. Other candidates do
+        not read lambda, so they are the part's own network.
         """
         if config is None:
             return self._one([space.network(features, classes) for space in self.spaces])
@@ -135,7 +135,7 @@ class Product(Space):
         return self._one([space.network(features, classes, part) for space, part in parts], relaxed=False)
 
     def _one(self, networks: Sequence[Network | None], relaxed: bool = True) -> Network | None:
-        """The only network among those of the parts, with its slice of lambda where it reads lambda."""
+        """The only network among the parts, with its slice of lambda if it reads lambda."""
         built = [(k, network) for k, network in enumerate(networks) if network is not None]
         if len(built) > 1:
             raise InputError(f"{len(built)} parts of the product build a network; at most one may")
@@ -153,7 +153,7 @@ class Product(Space):
         return Candidate(config, network, recipe, self._shape(config, recipe))
 
     def features(self, config: Config) -> list[float]:
-        """Those of the parts, one after another."""
+        """The features of the parts, concatenated."""
         return [v for space, part in zip(self.spaces, self._split(config)) for v in space.features(part)]
 
     def parameter_count(self, config: Config, features: int, classes: int) -> int | None:

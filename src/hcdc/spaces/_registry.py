@@ -1,4 +1,4 @@
-"""Spaces by name: a condensed file stores a description of its space, and this makes the space again."""
+"""Spaces by name: rebuilds a space from the description stored in a condensed file."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _SPACES: dict[str, type[Space]] = {}
 
 
 def register(kind: Kind) -> Kind:
-    """Class decorator: make a `Space` subclass known by its class attribute ``name``.
+    """Class decorator: register a `Space` subclass under its class attribute ``name``.
 
-    ``kind(**settings)`` must rebuild the space from what ``spec()`` returns besides ``"name"``; a class whose
-    constructor takes other arguments has a classmethod ``from_settings(**settings)`` instead.
+    ``kind(**settings)`` must rebuild the space from what ``spec()`` returns besides ``"name"``. If the
+    constructor takes other arguments, define a classmethod ``from_settings(**settings)`` instead.
 
     Raises:
-        ValueError: Another class has that name already (a mistake of the programmer, not of the user).
+        ValueError: Another class already has that name (a programming error, not a user error).
     """
     if kind.name in _SPACES:
         raise ValueError(
@@ -35,7 +35,7 @@ def from_spec(spec: Mapping[str, Any]) -> Space:
     """The space that ``spec`` (made by `Space.spec`) describes.
 
     Raises:
-        InputError: The name is not known, or the settings do not belong to that space.
+        InputError: The name is unknown, or the settings do not fit that space.
     """
     settings = dict(spec)
     name = settings.pop("name", None)

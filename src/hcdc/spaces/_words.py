@@ -1,4 +1,4 @@
-"""Dimensions in words: one short line for a screen."""
+"""Dimensions in words, in one short line."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ WIDTH = 80
 
 
 def words(dimensions: Iterable[Dimension]) -> str:
-    """Dimensions in one line of about 80 characters, with ``"and 3 more"`` where they do not fit.
+    """Dimensions in one line of about 80 characters, with ``"and 3 more"`` if they do not fit.
 
-    Four or more with equal bounds are counted: ``"50 penalties from 1e-4 to 10 (log)"``.
+    Four or more with equal bounds are grouped: ``"50 penalties from 1e-4 to 10 (log)"``.
     """
     groups: dict[Any, list[Dimension]] = {}
     for d in dimensions:
@@ -39,7 +39,7 @@ def _one(d: Dimension) -> str:
 
 
 def _many(alike: Sequence[Dimension]) -> str:
-    """``"50 penalties from ... to ..."``; what stands before the first ``_`` of every name is their name."""
+    """``"50 penalties from ... to ..."``, named by the common prefix before the first ``_``."""
     stems = {d.name.partition("_")[0] for d in alike}
     stem = stems.pop() if len(stems) == 1 else "hyperparameter"
     plural = f"{stem[:-1]}ies" if stem.endswith("y") else f"{stem}s"
@@ -52,7 +52,7 @@ def _bounds(d: Dimension) -> str:
 
 
 def _number(value: float) -> str:
-    """As a person writes it: 1e-4, not 0.0001."""
+    """A number as people write it: 1e-4, not 0.0001."""
     if not 0 < abs(value) < 1e-3:
         return f"{value:g}"
     mantissa, exponent = f"{value:e}".split("e")
