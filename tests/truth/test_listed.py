@@ -140,6 +140,6 @@ def test_what_is_no_truth_is_refused():
     task = GraphTask(data("embedded"))
     with pytest.raises(InputError, match="truth is str; give a table"):
         check_truth("table.csv", task)
-    with pytest.raises(InputError, match="results on images, and the task is a graph"):
+    with pytest.raises(InputError, match="results on images, but the task is a graph"):
         check_truth(TableTruth(None, "cifar10"), task)
     assert issubclass(TableTruth, Truth)
