@@ -366,7 +366,7 @@ def test_the_prediction_grows_with_the_steps():
         ({}, ["--setting", "inductive"], "--setting inductive: 'digits' is images"),
         ({}, ["--model", "resnet"], "model 'resnet' is not known"),
         ({"method": "dmm"}, [], "did you mean 'dm'?"),
-        ({"method": "gcond"}, [], "method 'gcond' condenses graphs, and 'digits' has images"),
+        ({"method": "gcond"}, [], "method 'gcond' condenses graphs, but 'digits' has images"),
         ({"method": "hcdc"}, ["--train-method", "reach"], "method 'reach' condenses graphs"),
         ({"method": "hcdc"}, [*LEARN, "--set", "probes=5"], "--probes 4 and --set probes=5"),
         (
