@@ -464,7 +464,7 @@ def test_pictures_of_mixed_shapes_are_refused(place, capsys):
         ("damaged", "cannot be read"),
         ("without columns", "has no column c10_test_12, params_m"),
         ("no cell", "are not six numbers 0 to 4"),
-        ("no number", "no number"),
+        ("no number", "not a number"),
         ("few cells", "is not in this NAS-Bench-201 table of 3"),
     ],
 )
