@@ -153,7 +153,7 @@ def test_a_table_brings_its_own_space(place, capsys):
     assert "--space gnn-zoo" in err
     code, _, err = condense(capsys, "--target", "label", dataset="t.csv", out="b.hcdc", method="kcenter")
     assert (code, err.count("\n")) == (2, 1)
-    assert "method 'kcenter' condenses graphs and images, and 't' has tables" in err
+    assert "method 'kcenter' condenses graphs and images, but 't' has tables" in err
     assert CondensedDataset.load(place / "a.hcdc").kind == "table"
 
 

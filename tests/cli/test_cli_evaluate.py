@@ -78,7 +78,7 @@ def test_a_cache_that_is_a_file_is_refused(place, capsys, monkeypatch, given):
     before = files(place)
     arguments = ("--cache", "noise.npz") if given == "option" else ()
     found = evaluate(capsys, "--candidates", "3", "--quiet", *arguments)
-    assert_refused(place, before, *found, "noise.npz' for full-data results cannot be made: File exists")
+    assert_refused(place, before, *found, "noise.npz' for full-data results: File exists")
 
 
 def test_one_network_for_all_candidates_is_refused_before_anything_is_said(place, capsys):

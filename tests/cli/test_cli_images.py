@@ -366,7 +366,7 @@ def test_the_prediction_grows_with_the_steps():
         ({}, ["--setting", "inductive"], "--setting inductive: 'digits' is images"),
         ({}, ["--model", "resnet"], "model 'resnet' is not known"),
         ({"method": "dmm"}, [], "did you mean 'dm'?"),
-        ({"method": "gcond"}, [], "method 'gcond' condenses graphs, and 'digits' has images"),
+        ({"method": "gcond"}, [], "method 'gcond' condenses graphs, but 'digits' has images"),
         ({"method": "hcdc"}, ["--train-method", "reach"], "method 'reach' condenses graphs"),
         ({"method": "hcdc"}, [*LEARN, "--set", "probes=5"], "--probes 4 and --set probes=5"),
         (
@@ -464,7 +464,7 @@ def test_pictures_of_mixed_shapes_are_refused(place, capsys):
         ("damaged", "cannot be read"),
         ("without columns", "has no column c10_test_12, params_m"),
         ("no cell", "are not six numbers 0 to 4"),
-        ("no number", "no number"),
+        ("no number", "not a number"),
         ("few cells", "is not in this NAS-Bench-201 table of 3"),
     ],
 )

@@ -317,7 +317,7 @@ class TestConformance:
             reduce(method(**QUICK), task)
 
     def test_refuses_what_it_cannot_condense(self, method):
-        with pytest.raises(InputError, match=f"'{method.name}' condenses images, and 'tiny' has graphs"):
+        with pytest.raises(InputError, match=f"'{method.name}' condenses images, but 'tiny' has graphs"):
             reduce(method(**QUICK), tiny_graph_task())
         with pytest.raises(InputError, match=r"class 1 .*has only 5 train images"):
             reduce(method(**QUICK), tiny_images(), size=18)

@@ -189,7 +189,7 @@ def test_reports_the_matching_loss():
 
 
 def test_refuses_a_graph():
-    with pytest.raises(InputError, match="method 'dm' condenses images, and 'tiny' has graphs"):
+    with pytest.raises(InputError, match="method 'dm' condenses images, but 'tiny' has graphs"):
         reduce(quick(), tiny_task())
 
 

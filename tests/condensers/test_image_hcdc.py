@@ -402,14 +402,14 @@ def test_a_table_about_other_images_or_networks_is_refused(task):
 
 
 def test_a_table_is_refused_where_there_are_no_images():
-    with pytest.raises(InputError, match="results on images, and the task is a table"):
+    with pytest.raises(InputError, match="results on images, but the task is a table"):
         plan(tiny_table(), tiny_table().space(), train_size=6, truth=TableTruth(None, "cifar10"))
 
 
 def test_statistics_of_the_training_images_are_refused_before_the_work(task):
     with pytest.raises(InputError, match="full_recipe setting 'statistics' is not known"):
         plan(task, SPACE, train_size=6, full_recipe={"statistics": "train"})
-    with pytest.raises(InputError, match="recipe setting statistics 'train': modules of your own"):
+    with pytest.raises(InputError, match="recipe setting statistics 'train': your own modules"):
         plan(ImageTask(task.data, FACTORY), SPACE, train_size=6, recipe={"statistics": "train"})
 
 
@@ -464,12 +464,12 @@ FACTORY = functools.partial(lambda config: nn.Sequential(nn.Flatten(), nn.Linear
             FACTORY,
             Finite("width", list(range(12))),
             {"val_method": "aligned"},
-            "no relaxed network, so hypergradients",
+            "no relaxed network, so there are no",
         ),
         ("space", PolynomialFilter(order=2, width=4), {"method": "random"}, "builds no image network"),
-        ("space", SPACE, {"train_size": 30}, "train_size 30 is 10 images a class, and class 1"),
-        ("space", SPACE, {"val_size": 18}, "val_size 18 is 6 images a class, and class 1"),
-        ("space", SPACE, {"method": "random", "val_size": 18}, "val_size 18 is 6 images a class"),
+        ("space", SPACE, {"train_size": 30}, "train_size 30 is 10 images per class, but class 1"),
+        ("space", SPACE, {"val_size": 18}, "val_size 18 is 6 images per class, but class 1"),
+        ("space", SPACE, {"method": "random", "val_size": 18}, "val_size 18 is 6 images per class"),
         (
             "space",
             SPACE,

@@ -145,7 +145,7 @@ def test_a_condenser_of_somebody_else_is_known_by_name(few):
 
 def test_a_condenser_of_somebody_else_is_held_to_what_it_says(few):
     with pytest.raises(
-        InputError, match="'few' condenses tables and graphs, and 'tiny' has images; use method"
+        InputError, match="'few' condenses tables and graphs, but 'tiny' has images; use method"
     ):
         plan(tiny_image_task(), NASBench201(), "few", train_size=6)
     with pytest.raises(InputError, match="setting 'skip' of method 'few' must be at least 0, got -1"):

@@ -550,7 +550,7 @@ def test_a_table_is_asked_by_data_set_part_and_epochs():
     with pytest.raises(InputError, match="'imagenet' is not known"):
         TableTruth(Table(), "imagenet")
     for ask in (lambda: truth.score({"width": 3}, "val"), lambda: truth.seconds({"width": 3})):
-        with pytest.raises(InputError, match=r"\{'width': 3\} is no cell of NAS-Bench-201"):
+        with pytest.raises(InputError, match=r"\{'width': 3\} is not a NAS-Bench-201 cell"):
             ask()
 
 

@@ -114,11 +114,11 @@ def test_samples_are_balanced_real_and_seeded(task, size, counts):
 def test_sizes_that_a_class_cannot_fill_are_refused(task):
     with pytest.raises(
         InputError,
-        match=r"val_size 15 is 5 images a class, and class 0 \('cat'\) has only 4 val images; "
-        r"choose at most 4 a class, 12 in all",
+        match=r"val_size 15 is 5 images per class, but class 0 \('cat'\) has only 4 val images; "
+        r"choose at most 4 per class, 12 in all",
     ):
         task.sample("val", 15, 0)
-    with pytest.raises(InputError, match=r"train_size 22 is 8 images a class, and class 1 \('dog'\) has"):
+    with pytest.raises(InputError, match=r"train_size 22 is 8 images per class, but class 1 \('dog'\) has"):
         task.labels("train", 22)
     with pytest.raises(InputError, match="val_size 2: there are 3 classes, so at least 3"):
         task.sample("val", 2, 0)
@@ -366,7 +366,9 @@ def test_a_module_takes_its_width_from_the_configuration():
         task.bind(space, config).init(torch.Generator())["0.weight"].shape[0] for config in space.candidates()
     ]
     assert shapes == [2, 5]
-    with pytest.raises(InputError, match=r"no relaxed network, so hypergradients .* choose val_method"):
+    with pytest.raises(
+        InputError, match=r"no relaxed network, so there are no hypergradients .* choose val_method"
+    ):
         task.bind(space)
     with pytest.raises(InputError, match=r"the factory returned int for .*, not a Module"):
         ImageTask(some_images(), lambda config: 5).bind(space, {"width": 2})

@@ -259,8 +259,8 @@ def test_learnable_tensors():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("ridge", 2), "'ridge' predicts values and this table has classes"),
-        (("logistic", None), "'logistic' predicts classes and this table has values"),
+        (("ridge", 2), "'ridge' predicts values, but this table has classes"),
+        (("logistic", None), "'logistic' predicts classes, but this table has values"),
         (("rigde", None), "did you mean 'ridge'"),
         (("mlp", None, "per_feature"), "did you mean 'per-feature'"),
     ],
@@ -303,7 +303,7 @@ def test_bad_requests_are_refused():
         task.solve(torch.zeros(3), task.train)
     with pytest.raises(InputError, match=r"lam has shape \(1,\); this TableTask needs \(3,\)"):
         task.penalty(point(task)[0], torch.zeros(1))
-    with pytest.raises(InputError, match="has 1 dimensions and this TableTask 3 penalties"):
+    with pytest.raises(InputError, match="has 1 dimensions, but this TableTask has 3 penalties"):
         task.bind(Box(["a"], 0, 1))
     with pytest.raises(InputError, match="'y' is not known"):
         task.replace(task.train, {"y": task.train.y})

@@ -74,11 +74,11 @@ def test_a_bad_table_is_refused(tmp_path):
     for change, words in (
         ({"ops": "3-3-4-1-3-5"}, "line 3 .* are not six numbers 0 to 4"),
         ({"ops": "3-3-4"}, "line 3 .* are not six"),
-        ({"c10_test_12": "good"}, "line 3 .* no number"),
+        ({"c10_test_12": "good"}, "line 3 .* not a number"),
         ({"c10_test_12": "nan"}, r"line 3 .*: c10_test_12 is nan; 0 to 100 % is needed"),
         ({"c10_valid_200": "950"}, r"line 3 .*: c10_valid_200 is 950.0; 0 to 100"),
-        ({"index": 0}, "line 3 .* comes twice"),
-        ({"ops": "4-2-1-2-1-1"}, "line 3 .* comes twice"),
+        ({"index": 0}, "line 3 .* repeats cell"),
+        ({"ops": "4-2-1-2-1-1"}, "line 3 .* repeats cell"),
     ):
         rows = known_rows()
         rows[1] |= change

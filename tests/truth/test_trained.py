@@ -81,7 +81,7 @@ def test_who_diverged_has_the_worst_full_data_score(scores, worst):
 def test_a_folder_that_cannot_be_is_refused_before_the_first_training(digits, tmp_path, monkeypatch, name):
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(_trained, "score", lambda _: pytest.fail("nothing may be trained"))
-    with pytest.raises(InputError, match=rf"the folder '.*{name}' for full-data results cannot be made: \w"):
+    with pytest.raises(InputError, match=rf"cannot create the folder '.*{name}' for full-data results: \w"):
         truth(digits, SPACE, SPACE.candidates()[:2], cache=tmp_path / name)
 
 
@@ -96,7 +96,7 @@ def test_a_folder_that_cannot_be_written_is_refused_where_something_is_missing(d
     known = truth(digits, SPACE, cells, **given)
     monkeypatch.setattr(_trained.os, "access", lambda *_: False)
     assert truth(digits, SPACE, cells, **given) == known  # nothing has to be written
-    with pytest.raises(InputError, match="for full-data results cannot be written; name another"):
+    with pytest.raises(InputError, match="for full-data results; choose another cache folder"):
         truth(digits, SPACE, SPACE.candidates()[:2], **given)
 
 
@@ -188,7 +188,7 @@ def test_a_truth_answers_for_one_candidate_at_a_time(digits, tmp_path, trained):
     again = TrainedTruth(few, SPACE, RECIPE, cache=tmp_path)
     assert again.results([first]) == [result]
     assert trained == [1]
-    with pytest.raises(InputError, match="fidelity 12: candidates are trained by the full recipe alone"):
+    with pytest.raises(InputError, match="fidelity 12: candidates are only trained by the full recipe"):
         known.score(first, "val", 12)
     known.check(few)
     with pytest.raises(InputError, match="truth: its task is"):

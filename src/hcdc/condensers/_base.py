@@ -1,4 +1,4 @@
-"""What every condenser shares: the interface of a method that makes a smaller set."""
+"""The interface of methods that make a smaller set."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["Reducer", "allocate_labels"]
 
 
 class Reducer(Settings, ABC):
-    """A method that makes a small labelled set out of a large one (random, K-Center, Herding, GCond, ...).
+    """A method that turns a large labelled set into a small one (random, K-Center, Herding, GCond, ...).
 
     Subclasses are frozen dataclasses whose fields are the method's settings (see `hcdc.core.settings`);
-    presets are such settings by name.
+    presets are named settings.
 
     Attributes:
         name: The registered name.
-        takes: Kinds of data that the method condenses; empty for all.
+        takes: Kinds of data that the method condenses; empty means all.
     """
 
     takes: ClassVar[tuple[str, ...]] = ()
@@ -39,44 +39,44 @@ class Reducer(Settings, ABC):
         progress: Progress,
         checkpoint: Checkpoint,
     ) -> Any:
-        """``size`` examples made from ``part`` (``"train"`` or ``"val"``) of the task's original data.
+        """Make ``size`` examples from ``part`` (``"train"`` or ``"val"``) of the task's original data.
 
-        Equal arguments give equal bytes; an interrupted run with the same ``checkpoint`` continues and gives
-        the same.
+        Equal arguments give equal bytes. An interrupted run with the same ``checkpoint`` continues to the
+        same result.
         """
 
     def reduce_and_tell(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
     ) -> tuple[Any, dict[str, Any]]:
-        """What `reduce` gives, and what else was learned with it (JSON-able), for the condensed file."""
+        """The result of `reduce`, and what else was learned (JSON-able), for the condensed file."""
         return self.reduce(task, part, size, seed, progress=progress, checkpoint=checkpoint), {}
 
     @classmethod
     def check_task(cls, task: Task) -> Any:
-        """The task itself, if the method condenses its kind of data; a sentence otherwise."""
+        """Return the task if the method condenses its kind of data; raises an error otherwise."""
         if cls.takes and task.kind not in cls.takes:
             taken = " and ".join(f"{kind}s" for kind in cls.takes)
             raise InputError(
-                f"method '{cls.name}' condenses {taken}, and '{task.name}' has {task.kind}s; "
+                f"method '{cls.name}' condenses {taken}, but '{task.name}' has {task.kind}s; "
                 "use method 'random'"
             )
         return task
 
     @classmethod
     def defaults_for(cls, task: Task) -> dict[str, Any]:
-        """Settings that fit a task better than the defaults of the class; none by default."""
+        """Settings that suit a task better than the class defaults; none by default."""
         return {}
 
     def trains(self, task: Task) -> str:
-        """What it trains on the original data, in words; empty for nothing."""
+        """What it trains on the original data, in words; empty if nothing."""
         return ""
 
     def loops(self) -> str:
-        """Its own long loop, in words; empty where there is none."""
+        """Its main loop in words; empty if it has none."""
         settings = self.settings()
         names = [name for name in ("iterations", "epochs", "steps") if name in settings]
         return f"{settings[names[0]]:,} {names[0]}" if names else ""
 
     def seconds(self, task: Task, part: str, size: int) -> float | None:
-        """Seconds that `reduce` may take where the task is, from a short trial; None for no prediction."""
+        """Predicted seconds of `reduce` on the task's device, from a short trial; None if unpredictable."""
         return None

@@ -1,4 +1,4 @@
-"""Refuse what cannot be planned, before any work."""
+"""Checks that refuse bad arguments before any work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hcdc.truth import Truth
 def check_types(
     task: object, space: object, train_size: object, val_size: object, seed: object, truth_epochs: object
 ) -> None:
-    """Refuse arguments of another type."""
+    """Refuse arguments of the wrong type."""
     for what, given, form, example in (
         ("task", task, Task, "a task, e.g. ImageTask(hcdc.data(...)) or GraphTask(...)"),
         ("space", space, Space, "a space, e.g. hcdc.spaces.NASBench201()"),
@@ -37,7 +37,7 @@ def check_types(
 
 
 def check_sizes(task: Task, train_size: int, val_size: int | None) -> None:
-    """Refuse sizes that no way can make."""
+    """Refuse sizes that no method can make."""
     classes, least = task.num_classes, task.least
     needed = "at least 1 is" if classes is None else f"there are {classes} classes, so at least {classes} are"
     for what, size, part in (("train_size", train_size, task.train), ("val_size", val_size, task.val)):
@@ -52,7 +52,7 @@ def check_sizes(task: Task, train_size: int, val_size: int | None) -> None:
 
 
 def check_truth_has(truth: Truth, asked: Sequence[Config], val_method: str) -> None:
-    """Refuse full-data results where they are not needed, or without those of the probes."""
+    """Refuse full-data results that are not needed, or that lack a probe."""
     if not asked:
         raise InputError(
             f"truth: val_method '{val_method}' needs no full-data results of probes; leave it out"
@@ -61,9 +61,9 @@ def check_truth_has(truth: Truth, asked: Sequence[Config], val_method: str) -> N
 
 
 def checked_recipe(argument: str, recipe: Recipe, changes: Mapping[str, Any], task: Task) -> Recipe:
-    """A recipe with some settings of the user's, given as the ``argument`` of `plan`."""
+    """The recipe with the user's changes, which were given as ``argument`` of `plan`."""
     known: Sequence[str] = task.recipe_settings
-    if argument == "full_recipe":  # scores on the full data are accuracies by the batch's statistics
+    if argument == "full_recipe":  # full-data scores are always accuracies with batch statistics
         known = [name for name in known if name not in ("metric", "statistics")]
     for name in changes:
         if name not in known:

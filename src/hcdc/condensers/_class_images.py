@@ -1,4 +1,4 @@
-"""Images grouped by class: batches of original ones drawn on the device, synthetic ones side by side."""
+"""Images grouped by class: random batches of original images, and synthetic images side by side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hcdc.tasks import ImageTask
 
 
 def convnet(task: ImageTask, width: int, depth: int) -> ConvNet:
-    """A ConvNet for the images of a task."""
+    """A ConvNet for the task's images."""
     channels, height, side = task.data.shape
     return ConvNet(channels, task.num_classes, (height, side), width, depth)
 
@@ -21,7 +21,7 @@ def class_groups(y: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
     """Positions of each class as one padded index.
 
     Returns:
-        ``index`` ``[classes, m]``, filled up with the class's first position, and ``valid`` (bool) of that
+        ``index`` ``[classes, m]``, padded with the class's first position, and ``valid`` (bool) of that
         shape; on the device of ``y``.
     """
     own = members(y, num_classes)
@@ -36,10 +36,10 @@ class RealBatches:
     Args:
         task: The task.
         part: ``"train"`` or ``"val"``.
-        batch: Images drawn of a class; a class that has fewer gives all it has.
+        batch: Images drawn per class; a smaller class gives all its images.
 
     Attributes:
-        weight: ``[classes, b]``, 1 / images drawn of the class, and 0 for what fills up.
+        weight: ``[classes, b]``, 1 / images drawn from the class, and 0 for padding.
     """
 
     def __init__(self, task: ImageTask, part: str, batch: int):
@@ -50,7 +50,7 @@ class RealBatches:
         self.weight = drawn / drawn.sum(1, keepdim=True)
 
     def draw(self, generator: torch.Generator, times: int) -> Tensor:
-        """Positions in the part ``[times, classes, b]``, those that fill up last."""
+        """Positions in the part ``[times, classes, b]``, padding last."""
         device = self.index.device
         keys = torch.rand(times, *self.index.shape, generator=generator, device=device)
         keys = keys.masked_fill(~self.valid, 2.0)
@@ -63,14 +63,14 @@ class RealBatches:
 
 
 class Grouped:
-    """Synthetic images by class: ``x`` ``[classes, m, c, h, w]``, where small classes are filled up.
+    """Synthetic images by class: ``x`` ``[classes, m, c, h, w]``, with padding for small classes.
 
     Args:
         small: Labelled images; on their device.
         num_classes: Number of classes.
 
     Attributes:
-        weight: ``[classes, m]``, 1 / images of the class, and 0 for what fills up.
+        weight: ``[classes, m]``, 1 / images of the class, and 0 for padding.
     """
 
     def __init__(self, small: Images, num_classes: int):
@@ -79,7 +79,7 @@ class Grouped:
         self.weight = self.valid.to(self.x.dtype) / self.valid.sum(1, keepdim=True)
 
     def images(self) -> Images:
-        """The images in the order in which they were given."""
+        """The images in their original order."""
         x = torch.empty(len(self.y), *self.x.shape[2:], dtype=self.x.dtype, device=self.x.device)
         x[self.index[self.valid]] = self.x.detach()[self.valid]
         return Images(x, self.y)

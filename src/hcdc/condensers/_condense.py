@@ -45,38 +45,37 @@ def condense(
         method: ``"random"``, ``"kcenter"``, ``"herding"``, ``"hcdc"``; graphs also ``"reach"``,
             ``"gcondx"``, ``"gcond"``; images also ``"dc"``, ``"dsa"``, ``"dm"``, ``"kip"``, ``"tm"``.
         train_size: |S_train|, a total.
-        val_size: |S_val|; by default ``train_size`` times the original ratio of validation to training
-            examples.
-        seed: Decides every random draw.
-        train_method: What makes S_train for HCDC, ``"reach"`` by default (tables and images: ``"random"``);
-            every other method makes it itself.
-        val_method: What makes S_val, one of `VALIDATIONS`. ``"both"``: hypergradients are aligned, with
-            values of the same full trainings as anchors (images: aligned, then learned from probes);
-            ``"aligned"``: hypergradients alone, as in the paper; ``"same"``: the method of S_train on the
-            validation examples; ``"random"``: random validation examples; ``"real"``: real validation
-            examples, up to 2,000 of them (graphs: the original validation set). From probes, candidates whose full-data result is known: ``"probes"``
-            (examples are learned) and ``"weighted"`` (real validation examples with weights). The default is
-            the task's for HCDC, ``"same"`` otherwise.
+        val_size: |S_val|; by default keeps the original ratio of validation to training examples.
+        seed: Determines every random draw.
+        train_method: What makes S_train for HCDC, by default ``"reach"`` (tables and images: ``"random"``).
+            Other methods make S_train themselves.
+        val_method: What makes S_val, one of `VALIDATIONS`. ``"aligned"``: align hypergradients, as in the
+            paper. ``"both"``: also use the values of the same full trainings as anchors (images: align, then
+            learn from probes). ``"same"``: apply the method of S_train to the validation examples.
+            ``"random"``: random validation examples. ``"real"``: up to 2,000 real validation examples
+            (graphs: the original validation set). Two ways use probes, candidates with known full-data
+            results: ``"probes"`` learns examples, ``"weighted"`` weights real ones. Defaults to the task's
+            choice for HCDC, otherwise to ``"same"``.
         preset: Named settings of the method.
         options: Settings that differ from the preset. For HCDC, ``"train.NAME"`` is the setting NAME of the
             method that makes S_train.
-        truth: Full-data results of the probes; without it they are trained on the full data.
-        truth_epochs: Epochs of a full-data training on images, where ``truth`` is None.
-        recipe: Settings of the training on the copy (`Recipe`) that differ from the default, e.g.
-            ``{"lr": 0.1}``; for graphs and tables steps, lr, seeds and metric.
-        full_recipe: The same for the training on the full data, e.g. ``{"augment": "none"}``; its metric is
-            fixed. For images, ``steps`` takes the place of ``truth_epochs``.
+        truth: Full-data results of the probes; None trains the probes on the full data.
+        truth_epochs: Epochs of a full-data training on images if ``truth`` is None.
+        recipe: Changes to the default training on the copy (`Recipe`), e.g. ``{"lr": 0.1}``; for graphs and
+            tables steps, lr, seeds and metric.
+        full_recipe: The same for training on the full data, e.g. ``{"augment": "none"}``; its metric is
+            fixed. For images, ``steps`` replaces ``truth_epochs``.
         device: Where to compute.
-        checkpoint: A file to continue from after an interruption (with others beside it, ``FILE.PHASE``);
-            removed when all is done, and if the run ends in an error of ours. By default a file of the cache
-            (``$HCDC_CACHE``, else ``~/.cache/hcdc``), so that an equal call continues; None keeps nothing.
+        checkpoint: A file to continue from after an interruption (with ``FILE.PHASE`` files beside it).
+            Removed on success and after errors raised by this library. By default a file in the cache
+            (``$HCDC_CACHE``, else ``~/.cache/hcdc``), so an equal call continues; None keeps nothing.
         progress: Where progress is reported; by default a live line on a terminal or in a notebook.
-        done: Called with the condensed data set before the checkpoint goes, to save it; what it raises leaves
-            the checkpoint there.
+        done: Called with the condensed data set before the checkpoint is removed, e.g. to save it. If it
+            raises, the checkpoint stays.
 
     Returns:
-        The condensed data set. Its ``record`` holds seconds, device and history; ``task`` is the one it was
-        made from, as long as this process lives.
+        The condensed data set. Its ``record`` holds seconds, device and history; ``task`` is the task it was
+        made from, within this process.
 
     Example:
         >>> import hcdc

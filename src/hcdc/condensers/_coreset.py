@@ -1,4 +1,4 @@
-"""What K-Center and Herding share: embeddings by a trained network, choice class by class."""
+"""What K-Center and Herding share: embeddings by a trained network, and a choice within each class."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from hcdc.tasks import Task
 
 @dataclass(frozen=True)
 class Coreset(Reducer):
-    """Real examples chosen by their embeddings (see `hcdc.condensers._embeddings`); nodes keep their edges.
+    """Chooses real examples by their embeddings (see `hcdc.condensers._embeddings`); nodes keep their edges.
 
     Attributes:
-        steps: Steps of the training behind the embeddings: Adam for a GCN, SGD at batch 256 for a ConvNet,
-            rounded up to whole epochs.
+        steps: Training steps for the embeddings: Adam for a GCN, SGD at batch 256 for a ConvNet, rounded up
+            to whole epochs.
         hidden: Width of that network.
 
-    The defaults are those for graphs; for images they are 40 epochs (at least 240 steps) and width 128.
+    The defaults are for graphs; for images they are 40 epochs (at least 240 steps) and width 128.
     """
 
     steps: int = setting(600, least=1)
@@ -37,7 +37,7 @@ class Coreset(Reducer):
 
     @abstractmethod
     def choose(self, points: Tensor, count: int) -> Tensor:
-        """Positions ``[count]`` of the chosen among ``points`` ``[m, k]`` of one class."""
+        """Positions ``[count]`` of the chosen points among ``points`` ``[m, k]`` of one class."""
 
     @classmethod
     def defaults_for(cls, task: Task) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What work will cost, as far as that is known before it is done."""
+"""The predicted cost of work."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class Expense:
     """One piece of work.
 
     Attributes:
-        words: What is done, for the terminal, with its seconds where they are known.
-        seconds: Predicted seconds; None where there is no prediction.
+        words: What is done, for the terminal, with its seconds if known.
+        seconds: Predicted seconds; None if unpredictable.
         full_trainings: Trainings on the full data.
-        copy_trainings: Trainings on the copy, each initialisation counted.
+        copy_trainings: Trainings on the copy, counting every initialisation.
     """
 
     words: str
@@ -26,19 +26,19 @@ class Expense:
 
 @dataclass(frozen=True)
 class Cost:
-    """All work of a plan."""
+    """All the work of a plan."""
 
     expenses: tuple[Expense, ...]
 
     @property
     def seconds(self) -> float | None:
-        """Predicted seconds in all; None where a piece has no prediction."""
+        """Total predicted seconds; None if a piece is unpredictable."""
         known = [expense.seconds for expense in self.expenses if expense.seconds is not None]
         return sum(known) if len(known) == len(self.expenses) else None
 
     @property
     def full_trainings(self) -> int:
-        """Trainings on the full data in all."""
+        """Total trainings on the full data."""
         return sum(expense.full_trainings for expense in self.expenses)
 
     def words(self) -> str:

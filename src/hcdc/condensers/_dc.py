@@ -1,10 +1,10 @@
-"""DC and DSA: condense images by matching, class by class, the gradients that ConvNets take on them.
+"""DC and DSA: condense images by matching the gradients of ConvNets on them, class by class.
 
-The derivative of a matching distance by the pixels is usually left to autograd, which differentiates twice
-through one graph a class. Here the network's derivatives are written out (see `Pass`). With g the gradient of
-the loss on the synthetic images of a class, D its distance to the real one and v = dD/dg, the chain rule
-gives dD/dX = d/dX <v, g(theta, X)>: one pass forward and back, then the same pass for the tangents along v,
-for all classes together. No step needs autograd, so each is recorded as one CUDA graph. On a CPU nothing is
+Usually autograd differentiates the matching distance with respect to the pixels, twice through one graph per
+class. Here the network's derivatives are written out (see `Pass`). With g the gradient of the loss on the
+synthetic images of a class, D its distance to the real one and v = dD/dg, the chain rule gives
+dD/dX = d/dX <v, g(theta, X)>: one pass forward and back, then the same pass for the tangents along v, for
+all classes together. No step needs autograd, so each is recorded as one CUDA graph. On a CPU nothing is
 compiled and autograd is faster, so it is used there (`PlainPass`).
 """
 
@@ -36,17 +36,17 @@ from hcdc.training import (
 )
 
 IMAGES = 2560
-"""Images of one pass of the matching step, at most (at least one class); bounds the memory."""
+"""Most images in one pass of the matching step (at least one class); bounds the memory."""
 
 COSINE_EPS = 1e-6
-"""Added to the product of two norms, as the published distance does; it damps rows of tiny gradients."""
+"""Added to the product of two norms, as in the published distance; damps rows of tiny gradients."""
 
 
 def row_distance(found: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum over rows of 1 - cosine, and its derivative by ``found``.
+    """Sum over rows of 1 - cosine, and its derivative with respect to ``found``.
 
-    A row is what belongs to one output: weights ``[groups, out, ...]`` are flattened to
-    ``[groups, out, rest]``, and cosine = <f, w> / (|f| |w| + 1e-6).
+    A row belongs to one output: weights ``[groups, out, ...]`` are flattened to ``[groups, out, rest]``, and
+    cosine = <f, w> / (|f| |w| + 1e-6).
     """
     f, w = found.flatten(2), wanted.flatten(2)
     f_norm, w_norm = f.norm(dim=-1, keepdim=True), w.norm(dim=-1, keepdim=True)
@@ -57,7 +57,7 @@ def row_distance(found: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Iterate(NamedTuple):
-    """Where a run stands: iterations made, the synthetic images, mean matching distance a class (or None)."""
+    """The state of a run: iterations done, synthetic images, mean matching distance per class (or None)."""
 
     iteration: int
     images: Images
@@ -68,24 +68,24 @@ class Iterate(NamedTuple):
 class ImageMatching(Reducer):
     """What DC and DSA share: the loops.
 
-    Each iteration takes a fresh ConvNet. ``outer`` times: for every class the gradient of the loss on its
-    synthetic images is brought closer to that on ``batch_real`` real ones (row-wise cosine distances of the
-    weights, added over layers and classes; biases and norms are skipped), by one SGD step on the pixels; then
+    Each iteration takes a fresh ConvNet and repeats ``outer`` times: one SGD step on the pixels brings, for
+    every class, the loss gradient on its synthetic images closer to the one on ``batch_real`` real images
+    (row-wise cosine distances of the weights, summed over layers and classes, without biases and norms); then
     the network takes ``inner`` epochs of SGD on the synthetic images. The last iterate is returned.
 
-    On CUDA the real side and the network's epochs compute in bfloat16, the synthetic side in float32 (TF32
-    where torch's settings for convolutions allow it, which is their default).
+    On CUDA the real side and the network's epochs use bfloat16, the synthetic side float32 (TF32 if torch's
+    convolution settings allow it, as by default).
 
     Attributes:
-        iterations: Fresh networks.
-        outer: Steps of the images an iteration; published: 50 at 50 images a class, 10 at 10, 1 at 1.
-        inner: Epochs of the network between two of these; published: 10, 50 and 1.
+        iterations: Number of fresh networks.
+        outer: Image steps per iteration; published: 50 at 50 images per class, 10 at 10, 1 at 1.
+        inner: Network epochs between two image steps; published: 10, 50 and 1.
         lr_img: Learning rate of the pixels.
-        momentum: Of the steps on the pixels.
+        momentum: Momentum of the steps on the pixels.
         lr_net: Learning rate of the network.
-        batch_real: Real images drawn of each class a step; all where a class has fewer.
-        batch_train: Synthetic images a step of the network.
-        width, depth: Of the ConvNet.
+        batch_real: Real images drawn per class and step; all if a class has fewer.
+        batch_train: Synthetic images per network step.
+        width, depth: Size of the ConvNet.
     """
 
     iterations: int = setting(1000, least=1)
@@ -105,7 +105,7 @@ class ImageMatching(Reducer):
 
     @abstractmethod
     def start(self, task: ImageTask, part: str, size: int, seed: int) -> Tensor:
-        """The pixels ``[size, c, h, w]`` to start from, sorted by class, in the normalised space."""
+        """The initial pixels ``[size, c, h, w]``, sorted by class, in the normalised space."""
 
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
@@ -119,7 +119,7 @@ class ImageMatching(Reducer):
     def iterates(
         self, task: Task, part: str, size: int, seed: int, checkpoint: Checkpoint | None = None
     ) -> Iterator[Iterate]:
-        """The run, iteration by iteration: first where it starts or continues, last what `reduce` returns."""
+        """The run, iteration by iteration: starts with the current state, ends with `reduce`'s result."""
         checkpoint = checkpoint or Checkpoint(None)
         run = Matching(self, self.check_task(task), part, size, seed)
         loop = Loop(run, checkpoint, self.iterations, self.title, "iteration")
@@ -143,17 +143,17 @@ class ImageMatching(Reducer):
 
 
 class Matching(Resumable):
-    """One run: tensors that stay where they are, and the two steps on them, recorded on CUDA.
+    """One run: tensors at fixed addresses, and the two steps on them, recorded on CUDA.
 
-    Synthetic images are kept as ``[classes, most, c, h, w]``, where ``most`` is the largest number a class
-    has; a slot too many has weight 0 and never changes.
+    Synthetic images are stored as ``[classes, most, c, h, w]``, where ``most`` is the size of the largest
+    class; unused slots have weight 0 and never change.
 
     Args:
         method: The settings.
-        task: The original.
-        part: Its part to condense.
+        task: The original task.
+        part: The part to condense.
         size: Number of synthetic images.
-        seed: Decides every draw.
+        seed: Determines every draw.
     """
 
     def __init__(self, method: ImageMatching, task: ImageTask, part: str, size: int, seed: int):
@@ -193,13 +193,13 @@ class Matching(Resumable):
         self.train_step: Callable[[], object] = self._train
 
     def record(self) -> None:
-        """Make the two steps CUDA graphs; on the CPU they stay plain functions."""
+        """Record the two steps as CUDA graphs; on the CPU they stay plain functions."""
         self.match_step = recorded(self._match, self.device, (self.x, self.velocity, self.total))
         if self.method.outer > 1 and self.method.inner:
             self.train_step = recorded(self._train, self.device, tuple(self.params.values()))
 
     def begin(self, iteration: int) -> None:
-        """A fresh network, and the draws of one iteration."""
+        """Draw a fresh network and all random numbers of one iteration."""
         method, seed = self.method, self.key[0]
         generator = self.generator.manual_seed(derive(seed, *self.key[1:], iteration))
         for name, values in self.net.init(generator).items():
@@ -212,14 +212,14 @@ class Matching(Resumable):
         self.all_orders = torch.rand(shape, generator=generator, device=self.device).argsort(-1)
 
     def match(self, step: int) -> None:
-        """One step of the pixels."""
+        """One step on the pixels."""
         self.picked.copy_(self.all_picked[step])
         if self.method.augmented:
             self.shared.copy_from(draw_augmentation(self.generator, self.classes, self.net.size))
         self.match_step()
 
     def train(self, step: int) -> None:
-        """The epochs of the network after match ``step``."""
+        """Train the network after match ``step``."""
         if not self.method.inner:
             return
         self.order.copy_(self.all_orders[step])
@@ -228,7 +228,7 @@ class Matching(Resumable):
         self.train_step()
 
     def _draw_own(self) -> Augmentation:
-        """For each batch of the epochs one operation, for each image its own parameters."""
+        """Draw one operation per batch, with separate parameters for each image."""
         inner, size = self.method.inner, len(self.y)
         count = min(self.method.batch_train, size)
         drawn = draw_each(self.generator, count, self.net.size, batches=inner * len(self.batches))
@@ -249,7 +249,7 @@ class Matching(Resumable):
         self.x.add_(self.velocity, alpha=-self.method.lr_img)
 
     def _slope(self, some: slice) -> Tensor:
-        """The derivative of the matching distance of some classes by their pixels; adds the distance up."""
+        """The pixel derivative of some classes' matching distance; also adds up the distance."""
         classes = torch.arange(some.start, some.stop, device=self.device)
         groups = len(classes)
 
@@ -281,12 +281,12 @@ class Matching(Resumable):
                 torch._foreach_add_(params, list(found.values()), alpha=-self.method.lr_net)
 
     def distance(self) -> float:
-        """The matching distance of this iteration a step and class; NaN if a pixel is not finite."""
+        """This iteration's matching distance per step and class; NaN if a pixel is not finite."""
         total = torch.where(self.x.isfinite().all(), self.total, torch.nan)
         return float(total) / (self.method.outer * self.classes)
 
     def images(self) -> Images:
-        """A copy of the synthetic images as they are now."""
+        """A copy of the current synthetic images."""
         return Images(self.x.flatten(0, 1)[self.slots], self.y.clone())
 
     def tensors(self) -> dict[str, Tensor]:
@@ -294,23 +294,23 @@ class Matching(Resumable):
 
 
 def _filled(y: Tensor, classes: int) -> Tensor:
-    """Which slots hold an image in a table ``[classes, most]`` of images, one row a class."""
+    """Which slots of a table ``[classes, most]`` hold an image, one row per class."""
     counts = y.bincount(minlength=classes)
     return torch.arange(int(counts.max()), device=y.device) < counts[:, None]
 
 
 def _mean_weights(filled: Tensor, like: Tensor) -> Tensor:
-    """Weights that make the sum over a row the mean over its filled slots."""
+    """Weights that turn a row's sum into the mean over its filled slots."""
     filled = filled.to(like)
     return filled / filled.sum(1, keepdim=True)
 
 
 @dataclass(frozen=True)
 class DC(ImageMatching):
-    """Dataset condensation with gradient matching; starts from Gaussian noise, no augmentation.
+    """Dataset condensation with gradient matching; starts from Gaussian noise, without augmentation.
 
     Example:
-        >>> DC(outer=10, inner=50).settings()["inner"]  # the published loops at 10 images a class
+        >>> DC(outer=10, inner=50).settings()["inner"]  # the published loops at 10 images per class
         50
     """
 
@@ -327,8 +327,8 @@ class DC(ImageMatching):
 class DSA(ImageMatching):
     """DC with differentiable siamese augmentation; starts from real images.
 
-    At every step the real and the synthetic images of a class are shown with one operation and one parameter
-    (see `draw_augmentation`); the network's epochs draw an operation a batch and parameters for each image.
+    At every step, real and synthetic images of a class share one operation and its parameters (see
+    `draw_augmentation`). The network's epochs draw one operation per batch and parameters for each image.
     """
 
     name = "dsa"

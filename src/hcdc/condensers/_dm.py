@@ -26,10 +26,10 @@ from hcdc.training import (
 )
 
 BLOCK = 10
-"""Iterations whose random draws are made at once; the loss is read and the state stored between blocks."""
+"""Iterations whose random numbers are drawn at once; between blocks the loss is read and the state saved."""
 
 AT_ONCE = {"cuda": 4096, "cpu": 64}
-"""Images that a network embeds at once, in whole classes: bounds memory on a GPU, stays in a CPU's cache."""
+"""Images embedded at once, in whole classes: bounds GPU memory, fits into a CPU's cache."""
 
 
 @dataclass(frozen=True)
@@ -37,19 +37,19 @@ class DM(Reducer):
     """Distribution matching.
 
     Each iteration takes a fresh random ConvNet psi and, for each class, one augmentation A that original and
-    synthetic images share, and makes one SGD step on the pixels of all classes down::
+    synthetic images share. It makes one SGD step on the pixels of all classes to reduce::
 
         sum over classes of || mean of psi(A(original batch)) - mean of psi(A(synthetic images)) ||^2
 
-    Synthetic images start as original ones; the last iterate is returned, and only labels of the condensed
-    part are looked at. On CUDA an iteration is one recorded graph, and networks compute in bfloat16.
+    Synthetic images start as original ones, and the last iterate is returned. Only labels of the condensed
+    part are used. On CUDA an iteration is one recorded graph, and networks compute in bfloat16.
 
     Attributes:
-        iterations: Fresh networks.
+        iterations: Number of fresh networks.
         lr_img: Learning rate of the pixels.
-        momentum: Of SGD on the pixels.
-        batch: Original images drawn of each class an iteration.
-        width, depth: Of the ConvNet.
+        momentum: Momentum of SGD on the pixels.
+        batch: Original images drawn per class and iteration.
+        width, depth: Size of the ConvNet.
     """
 
     iterations: int = setting(20_000, least=1)
@@ -84,14 +84,14 @@ def matching_loss(
     synthetic: tuple[Tensor, Tensor],
     a: Augmentation,
 ) -> Tensor:
-    """Squared distances of mean embeddings, added over classes; its derivative is left to autograd.
+    """Squared distances of mean embeddings, summed over classes; autograd gives its derivative.
 
     Args:
         net: The network.
         params: Its parameters.
         real: Original images ``[C, b, c, h, w]`` and their weights in the mean ``[C, b]``; no derivatives.
-        synthetic: The same of the synthetic images.
-        a: One augmentation a class.
+        synthetic: The same for the synthetic images.
+        a: One augmentation per class.
     """
 
     def mean(images: Tensor, weight: Tensor) -> Tensor:
@@ -112,16 +112,16 @@ def matching_slope(
     a: Augmentation,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
-    """`matching_loss` and its derivative by the synthetic images, written out.
+    """`matching_loss` and its derivative with respect to the synthetic images, written out.
 
-    Original and synthetic images go through the network together, the synthetic ones alone back. With m_c and
-    t_c the mean embeddings of the synthetic and of the original images of class c, the derivative of the loss
-    by the embedding of a synthetic image of weight w is 2 w (m_c - t_c).
+    Original and synthetic images pass through the network together; only the synthetic ones go back. With
+    m_c and t_c the mean embeddings of the synthetic and original images of class c, the derivative of the
+    loss with respect to the embedding of a synthetic image of weight w is 2 w (m_c - t_c).
 
     Args:
-        net, real, synthetic, a: As in `matching_loss`.
+        net, real, synthetic, a: See `matching_loss`.
         params: The parameters, at least float32.
-        dtype: What convolutions compute in.
+        dtype: Type of the convolutions.
 
     Returns:
         The loss, and its derivative ``[C, m, c, h, w]``.
@@ -141,7 +141,7 @@ def matching_slope(
 
 
 class _Matching(Resumable):
-    """The synthetic images and everything that an iteration reads and writes, at fixed places."""
+    """The synthetic images and everything else that an iteration reads and writes, at fixed addresses."""
 
     def __init__(self, config: DM, task: ImageTask, part: str, start: Images):
         self.config, classes, device = config, task.num_classes, start.x.device
@@ -161,7 +161,7 @@ class _Matching(Resumable):
         self.step = recorded(self._step, device, [self.small.x, self.velocity, self.total])
 
     def _step(self) -> None:
-        """One iteration; the pixels of a class are in its own term of the loss alone."""
+        """One iteration; the pixels of a class only enter that class's term of the loss."""
         for chunk in self.chunks:
             loss, gradient = self._slope(chunk)
             self.velocity[chunk].mul_(self.config.momentum).add_(gradient)
@@ -169,7 +169,7 @@ class _Matching(Resumable):
         self.small.x.sub_(self.velocity, alpha=self.config.lr_img)
 
     def _slope(self, chunk: slice) -> tuple[Tensor, Tensor]:
-        """The loss of some classes and its derivative by their pixels."""
+        """The loss of some classes and its derivative with respect to their pixels."""
         real = self.real.images_at(self.index[chunk]), self.real.weight[chunk]
         x, weight, a = self.small.x[chunk], self.small.weight[chunk], self.augmentation[chunk]
         if pays(x.device):
@@ -180,7 +180,7 @@ class _Matching(Resumable):
         return loss.detach(), torch.autograd.grad(loss, leaf)[0]
 
     def run(self, seed: int, count: int) -> float:
-        """``count`` iterations with the draws of ``seed``; returns their mean loss."""
+        """Make ``count`` iterations with the draws of ``seed``; returns their mean loss."""
         self.generator.manual_seed(seed)
         device, classes = self.vector.device, len(self.index)
         u = torch.rand(count, self.initialiser.length, generator=self.generator, device=device)

@@ -1,4 +1,4 @@
-"""Embeddings of original examples by a network trained on T_train: what coresets are chosen by."""
+"""Embeddings of original examples by a network trained on T_train, for choosing coresets."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from hcdc.training import (
 )
 
 EPOCHS, LEAST_STEPS = 40, 240
-"""Epochs of a ConvNet behind embeddings, and its least number of steps."""
+"""Epochs of the ConvNet behind embeddings, and its fewest steps."""
 
 TRAINED: WeakKeyDictionary[ImageTask, dict[tuple[ConvNetRecipe, int], Params]] = WeakKeyDictionary()
-"""ConvNets behind embeddings, by task, recipe and seed; they go with the task."""
+"""ConvNets behind embeddings, by task, recipe and seed; freed with the task."""
 
 
 class Embedding(ABC):
-    """How the examples of one kind of data are embedded.
+    """How to embed the examples of one kind of data.
 
     Attributes:
-        network: What is trained, in a word.
+        network: Name of the trained network.
     """
 
     network: ClassVar[str]
@@ -60,24 +60,24 @@ class Embedding(ABC):
             task: The task.
             part: ``"train"`` or ``"val"``.
             steps: Training steps of the network.
-            width: Of the network.
-            seed: Decides every draw.
-            title: What is embedded for, for the report.
+            width: Width of the network.
+            seed: Determines every draw.
+            title: What the embedding is for, in progress reports.
             progress: Where the training reports.
-            checkpoint: Of the part; the network may be kept beside it.
+            checkpoint: Checkpoint of the part; the network may be saved beside it.
         """
 
     def settings(self, task: Any) -> dict[str, int]:
-        """The settings of a coreset that fit a task where nothing else is said."""
+        """Default coreset settings for a task."""
         return {}
 
     def seconds(self, task: Any, part: str, steps: int, width: int) -> float | None:
-        """Seconds of the training, from a short trial; None for no prediction."""
+        """Seconds of training, from a short trial; None if unpredictable."""
         return None
 
 
 class NodeEmbedding(Embedding):
-    """Log-softmax outputs of a 2-layer GCN after the last step, as the coresets of GCond take them."""
+    """Log-softmax outputs of a 2-layer GCN after the last step, as in GCond's coresets."""
 
     network = "GCN"
 
@@ -99,10 +99,10 @@ class NodeEmbedding(Embedding):
 
 
 class ImageEmbedding(Embedding):
-    """What the last layer of a ConvNet-3 sees after the last epoch, trained without augmentation.
+    """Inputs of the last layer of a ConvNet-3 after the last epoch, trained without augmentation.
 
-    The network is trained once for a task: T_train and T_val are embedded by the same. Steps are rounded up
-    to whole epochs.
+    The network is trained once per task: it embeds both T_train and T_val. Steps are rounded up to whole
+    epochs.
     """
 
     network = "ConvNet"
@@ -119,7 +119,7 @@ class ImageEmbedding(Embedding):
         checkpoint: Checkpoint,
     ) -> Tensor:
         place = checkpoint.beside("network")
-        place = place if part == "train" else place.timed_anew()  # its seconds are those of S_train
+        place = place if part == "train" else place.timed_anew()  # its seconds count for S_train
         per_epoch = math.ceil(len(task.train) / ConvNetRecipe.batch)
         recipe = ConvNetRecipe(epochs=math.ceil(steps / per_epoch), width=width)
         own, key = derive(seed, "coreset"), (recipe, seed)
@@ -138,7 +138,7 @@ class ImageEmbedding(Embedding):
 
     def seconds(self, task: ImageTask, part: str, steps: int, width: int) -> float:
         if part != "train":
-            return 0.0  # trained by then
+            return 0.0  # already trained
         net, device = ConvNetRecipe(width=width).net(task), task.train.y.device
         vector = torch.zeros(sum(math.prod(shape) for shape in net.shapes().values()), device=device)
         batch = min(ConvNetRecipe.batch, len(task.train))
@@ -152,4 +152,4 @@ class ImageEmbedding(Embedding):
 
 
 EMBEDDINGS: dict[str, Embedding] = {"graph": NodeEmbedding(), "image": ImageEmbedding()}
-"""By kind of data."""
+"""Embeddings by kind of data."""

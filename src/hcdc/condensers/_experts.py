@@ -1,4 +1,4 @@
-"""Experts of trajectory matching: ConvNets trained on original images, parameters kept after each epoch."""
+"""Experts for trajectory matching: ConvNets trained on original images, with parameters saved per epoch."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ AUGMENTED, PULLED_BACK = Fused(_augmented), Fused(_pulled_back)
 
 
 class ExpertTrainer:
-    """Plain SGD on augmented original images, one recorded step on fixed tensors.
+    """Plain SGD on augmented original images, as one recorded step on fixed tensors.
 
-    In each epoch every image is met once, in a fresh order; the last batch is filled up from the beginning of
-    that order. Augmentation is DSA's: one operation a batch, parameters of its own for each image.
+    Each epoch visits every image once, in a fresh order; the last batch is filled up from the start of that
+    order. Augmentation is DSA's: one operation per batch, separate parameters for each image.
 
     Args:
         net: The network.
         images: Original images as stored, on the device.
-        inputs: From stored pixels to what networks see.
+        inputs: Turns stored pixels into network inputs.
         lr: Learning rate; no momentum, no weight decay.
-        batch: Images a step.
+        batch: Images per step.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ExpertTrainer:
         self.step = recorded(self._step, self.device, [self.theta, self.counter])
 
     def _draw(self, generator: torch.Generator) -> tuple[Tensor, list[Tensor]]:
-        """Order ``[steps, batch]`` and augmentation ``[steps, batch, ...]`` of one epoch."""
+        """Order ``[steps, batch]`` and augmentation ``[steps, batch, ...]`` for one epoch."""
         order = torch.randperm(len(self.images), generator=generator, device=self.device)
         missing = self.steps * self.batch - len(order)
         drawn = draw_each(generator, self.batch, self.net.size, batches=self.steps)
@@ -75,7 +75,7 @@ class ExpertTrainer:
 
     @torch.no_grad()
     def _step(self) -> None:
-        k = self.counter.remainder(self.steps)  # a recording runs past the end
+        k = self.counter.remainder(self.steps)  # recording runs past the end
         rows, *parameters = (t.index_select(0, k).squeeze(0) for t in (self.order, *self.parameters))
         x = AUGMENTED(self.inputs(self.images.x.index_select(0, rows)), *parameters)
         y = self.images.y.index_select(0, rows)
@@ -85,7 +85,7 @@ class ExpertTrainer:
 
     @torch.no_grad()
     def train(self, epochs: int, seed: int, *keys: object) -> Tensor:
-        """One expert: theta before the first epoch and after each, ``[epochs + 1, P]``; its draws by key."""
+        """Train one expert: theta before the first and after each epoch, ``[epochs + 1, P]``."""
         self.theta.copy_(self.net.flatten(self.net.init(stream(seed, *map(str, keys), "init"))))
         path = self.theta.new_empty(epochs + 1, len(self.theta))
         path[0] = self.theta
@@ -113,11 +113,11 @@ def train_experts(
 ) -> list[Tensor]:
     """``count`` experts ``[epochs + 1, P]`` on ``device``.
 
-    Each is stored when it is done; after an interruption those are read back.
+    Each is saved when done; after an interruption, saved experts are loaded.
 
     Args:
         make: Makes the trainer, if one is needed.
-        seed, keys: Of all draws, together with the expert's number.
+        seed, keys: Determine all draws, together with the expert's number.
     """
     phase = progress.phase("TM experts", count)
     experts, trainer = [], None
@@ -140,6 +140,6 @@ def train_experts(
 
 
 def forget_experts(checkpoint: Checkpoint, count: int) -> None:
-    """Remove what `train_experts` stored."""
+    """Remove the files of `train_experts`."""
     for number in range(count):
         checkpoint.child(f"expert{number}").remove()

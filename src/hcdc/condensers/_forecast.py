@@ -1,4 +1,4 @@
-"""Seconds of work from short trials of it."""
+"""Predicts the seconds of work from short trials."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from hcdc.tasks import Task
 from hcdc.training import Job, init_many, score, train_many
 
 LONG, PATIENCE = 0.25, 2.0
-"""Seconds of a trial that is long enough to go on from, and of all trials of one thing."""
+"""Seconds of a trial long enough to extrapolate from, and of all trials of one thing."""
 
 MANY = 512
-"""Examples that a trial begins with on CUDA, which few would leave idle; on a CPU it begins with one."""
+"""Examples in the first trial on CUDA, where fewer would leave it idle; on a CPU it starts with one."""
 
 QUICK = 0.02
-"""Seconds of a step of two lanes that say little about a step of many."""
+"""A two-lane step faster than this many seconds says little about a step of many lanes."""
 
 FEW = "(estimate from a few steps)"
-"""Where predicted seconds come from, for the terminal."""
+"""The source of predicted seconds, for the terminal."""
 
 
 @dataclass(frozen=True)
@@ -42,28 +42,27 @@ class Line:
 
 
 def measured(work: Callable[[int], object], count: int, device: torch.device) -> Line:
-    """Seconds of ``work`` from trials with more and more examples.
+    """Seconds of ``work``, from trials with more and more examples.
 
-    Trials end at ``count`` examples, when the examples take most of the time, or when the trials take too
-    long.
+    Trials end at ``count`` examples, when the examples take most of the time, or when trials take too long.
     """
     first = taken = min(count, MANY) if device.type == "cuda" else 1
-    work(first)  # what is paid once
+    work(first)  # one-off costs
     begun = spent = total = _seconds(work, first)
     while taken < count and total < PATIENCE and (taken == first or spent < max(LONG, 2 * begun)):
         taken = min(count, 4 * taken)
         spent = _seconds(work, taken)
         total += spent
-    if taken == first:  # all of them at once, or one that takes too long
+    if taken == first:  # only one trial: it had all examples, or took too long
         return Line(spent, 0.0) if taken == count else Line(0.0, spent / taken)
     each = max(0.0, spent - begun) / (taken - first)
     return Line(max(0.0, spent - each * taken), each)
 
 
 def _seconds(work: Callable[[int], object], count: int) -> float:
-    """Seconds of one trial: the least of three, or of two if the first was long.
+    """Seconds of one trial: the best of three, or of two if the first was long.
 
-    Other work may disturb one of them. A trial that took all the patience counts alone.
+    Other work may disturb one of them. A trial that used up all the patience is not repeated.
     """
     found: list[float] = []
     while len(found) < 3 and (sum(found) < LONG or (len(found) == 1 and found[0] < PATIENCE)):
@@ -74,7 +73,7 @@ def _seconds(work: Callable[[int], object], count: int) -> float:
 
 
 def made_once(make: Callable[[int], Callable[[], object]]) -> Callable[[int], object]:
-    """Work for `measured` that is set up once for each number of examples."""
+    """Work for `measured` that is set up once per number of examples."""
     kept: dict[int, Callable[[], object]] = {}
 
     def work(count: int) -> object:
@@ -86,9 +85,9 @@ def made_once(make: Callable[[int], Callable[[], object]]) -> Callable[[int], ob
 
 
 def lane_seconds(task: Task, space: Space, data: Any, device: torch.device | str) -> float:
-    """Seconds per lane of a training step on ``data`` where candidates train in lanes.
+    """Seconds per lane of a training step on ``data``, if candidates train in lanes.
 
-    From a step of two lanes, or of as many as fit where that is quick.
+    Measured on a step of two lanes or, if that is quick, of as many as fit.
 
     Args:
         task: A bound task.
@@ -98,7 +97,7 @@ def lane_seconds(task: Task, space: Space, data: Any, device: torch.device | str
         lam = stack(space, configs).to(device)
         params = init_many(task, [(lane,) for lane in range(len(configs))], 0, "estimate", device)
         found = []
-        for _ in range(3):  # the first pays for what is made once; other work may disturb one of the others
+        for _ in range(3):  # the first has one-off costs; other work may disturb another
             with timed() as spent:
                 train_many(task, params, lam, data, Recipe(steps=1))
             found.append(spent[0])
@@ -110,10 +109,10 @@ def lane_seconds(task: Task, space: Space, data: Any, device: torch.device | str
 def training_seconds(
     task: Task, space: Space, recipe: Recipe, device: torch.device | str, train_size: int | None = None
 ) -> float:
-    """Seconds of training one candidate by ``recipe``, extrapolated from a few steps.
+    """Seconds to train one candidate by ``recipe``, extrapolated from a few steps.
 
-    On all training examples, or on ``train_size`` of them. On CUDA, where many networks of images train side
-    by side, it is too high.
+    Uses all training examples, or ``train_size`` of them. On CUDA it is too high for images, since many
+    networks train side by side.
     """
     task = task.to(device)
     train = task.train if train_size is None else task.sample("train", train_size, 0)
@@ -131,7 +130,7 @@ def training_seconds(
         return spent[0] / len(configs)
 
     few = 50 if torch.device(device).type == "cuda" else 3
-    seconds(1)  # what is paid once
+    seconds(1)  # one-off costs
     least = seconds(1)
     step = max(0.0, seconds(1 + few) - least) / few
     return recipe.seeds * (least + step * (recipe.steps - 1))
@@ -140,7 +139,7 @@ def training_seconds(
 def full_trainings(
     count: int, task: Task, space: Space, recipe: Recipe, device: torch.device | str
 ) -> Expense:
-    """The cost of training so many candidates on the full data."""
+    """The cost of training ``count`` candidates on the full data."""
     spent = count * training_seconds(task, space, recipe, device)
     told = f"{count} full-data trainings, less those that the cache knows"
     return Expense(f"{told}: about {duration(spent)} {FEW}", spent, full_trainings=count)

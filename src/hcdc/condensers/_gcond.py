@@ -1,4 +1,4 @@
-"""GCond and GCond-X: condense a graph by matching the training gradients of SGC networks, class by class."""
+"""GCond and GCond-X: condense a graph by matching the gradients of SGC networks, class by class."""
 
 from __future__ import annotations
 
@@ -36,22 +36,21 @@ from hcdc.training import Adam
 class GradientMatching(Reducer):
     """What GCond and GCond-X share: the loops.
 
-    Each epoch takes a fresh SGC. ``outer`` times: the gradient of every class on the synthetic graph is
-    brought closer to that on the original (one Adam step on the synthetic set), then the SGC takes ``inner``
-    Adam steps on the synthetic graph. The last iterate is returned; only the labels of the condensed part
-    are looked at.
+    Each epoch takes a fresh SGC and repeats ``outer`` times: one Adam step on the synthetic set brings the
+    gradient of every class closer to the one on the original graph; then the SGC takes ``inner`` Adam steps
+    on the synthetic graph. The last iterate is returned. Only labels of the condensed part are used.
 
     Attributes:
-        epochs: Fresh networks.
-        outer: Steps of the synthetic set an epoch.
-        inner: Steps of the network between two of these.
+        epochs: Number of fresh networks.
+        outer: Steps on the synthetic set per epoch.
+        inner: Network steps between two of these.
         lr_feat: Learning rate of the features.
         lr_model: Learning rate of the network.
         hops: K, propagations of the SGC. The original's P^K X is computed once, with full neighbourhoods (the
             reference samples neighbours).
         hidden: 0 for a linear SGC; else ReLU units between propagation and output (the reference's ogbn-arxiv
             network has its hidden layer before propagation, and batch normalisation).
-        batch: Original nodes drawn of each class a step.
+        batch: Original nodes drawn per class and step.
     """
 
     epochs: int = setting(600, least=1)
@@ -66,19 +65,19 @@ class GradientMatching(Reducer):
     takes = ("graph",)
     title: ClassVar[str]
 
-    # the synthetic structure: what GCond and GCond-X differ in
+    # the synthetic structure, where GCond and GCond-X differ
 
     @abstractmethod
     def init_structure(self, features: int, generator: torch.Generator) -> PGEParams:
-        """Parameters of the synthetic adjacency; empty where it is not learned."""
+        """Parameters of the synthetic adjacency; empty if it is not learned."""
 
     @abstractmethod
     def adjacency(self, x: Tensor, structure: PGEParams) -> Tensor | None:
-        """The synthetic adjacency ``[n, n]`` of features ``[n, d]``; None is no edges."""
+        """The synthetic adjacency ``[n, n]`` for features ``[n, d]``; None means no edges."""
 
     @abstractmethod
     def learns_structure(self, epoch: int) -> bool:
-        """Whether this epoch (from 0) steps the adjacency; otherwise it steps the features."""
+        """Whether this epoch (from 0) updates the adjacency instead of the features."""
 
     @property
     @abstractmethod
@@ -116,7 +115,7 @@ class GradientMatching(Reducer):
         return Nodes(self._graph(state), y.to(x.device))
 
     def _propagate(self, state: _State) -> Tensor:
-        """P'^K X' of the synthetic graph, with ones ``[n, d + 1]``."""
+        """P'^K X' of the synthetic graph, with a column of ones ``[n, d + 1]``."""
         z = state.x
         adj = self.adjacency(z, state.pge)
         if adj is not None:
@@ -132,13 +131,13 @@ class GradientMatching(Reducer):
     def _epoch(
         self, state: _State, learn: Adam, real: ClassBatches, labels: _Labels, generator: torch.Generator
     ) -> float:
-        """One fresh network; returns the mean matching distance of its outer steps."""
+        """Train one fresh network; returns the mean matching distance of its outer steps."""
         layers = [w.to(state.x) for w in init_sgc(state.x.shape[1], labels.classes, self.hidden, generator)]
         network = Adam({str(k): w for k, w in enumerate(layers)}, self.lr_model)
         total = torch.zeros_like(labels.class_weight[0])
         with learn.differentiated() as tensors:
             for step in range(self.outer):
-                z = self._propagate(state)  # once a step: the inner loop saw the same synthetic graph
+                z = self._propagate(state)  # once per step: the inner loop saw the same synthetic graph
                 if step:
                     fixed = z.detach()
                     for _ in range(self.inner):
@@ -159,7 +158,7 @@ class _Labels:
     Args:
         y: Labels ``[n]``.
         classes: Number of classes.
-        like: The features ``[n, d]``, whose device and dtype the weights take.
+        like: The features ``[n, d]``; the weights take their device and dtype.
     """
 
     def __init__(self, y: Tensor, classes: int, like: Tensor):
@@ -174,7 +173,7 @@ class _Labels:
 
 
 class _State(Resumable):
-    """What an epoch changes: features, structure and their optimisers; stored in checkpoints."""
+    """What an epoch changes: features, structure and their optimisers; saved in checkpoints."""
 
     def __init__(self, x: Tensor, structure: PGEParams, lr_feat: float, lr_structure: float):
         self.x = x
@@ -199,11 +198,11 @@ class _State(Resumable):
 
 @dataclass(frozen=True)
 class GCondX(GradientMatching):
-    """GCond-X: learned features without structure; the adjacency is the identity throughout.
+    """GCond-X: learned features without structure; the adjacency is always the identity.
 
-    The published GCond-X drops the adjacency at test time only, so its schedule does not carry over: cosines
-    leave the size of the features open, and with GCond's 600 x 20 steps and long inner training they grow
-    until a GCN learns little from them. The defaults stop before that.
+    The published GCond-X drops the adjacency only at test time, so its schedule does not carry over. Cosines
+    ignore the size of the features, and with GCond's 600 x 20 steps and long inner training they grow until a
+    GCN learns little from them. The defaults stop before that.
     """
 
     epochs: int = setting(200, least=1)
@@ -229,15 +228,15 @@ class GCondX(GradientMatching):
 
 @dataclass(frozen=True)
 class GCond(GradientMatching):
-    """GCond: learned features, and an adjacency that a learned function makes of them (see `pge_adjacency`).
+    """GCond: learned features, and an adjacency computed from them by a learned function (`pge_adjacency`).
 
-    Of every 50 epochs the first 10 step the adjacency's parameters, the other 40 the features.
+    Of every 50 epochs, the first 10 update the adjacency's parameters and the other 40 the features.
 
     Attributes:
         lr_adj: Learning rate of the adjacency's parameters.
         pge_hidden: Width of the adjacency's MLP.
-        cut: Entries of the finished adjacency below this become 0; the reference cuts at .05 (.01 for large
-            graphs) before it tests other architectures than GCN, and not for the GCN.
+        cut: Entries of the final adjacency below this become 0. The reference cuts at .05 (.01 for large
+            graphs) before testing architectures other than GCN, but not for the GCN.
     """
 
     lr_adj: float = setting(1e-4, above=0)

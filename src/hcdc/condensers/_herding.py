@@ -1,4 +1,4 @@
-"""Herding: chosen members whose running mean follows the class mean."""
+"""Herding: choose examples whose running mean follows the class mean."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hcdc.condensers._coreset import Coreset
 
 @dataclass(frozen=True)
 class Herding(Coreset):
-    """At step i take the point closest to ``(i + 1) * mean - sum of the chosen``, without repeats."""
+    """At step i, take the unused point closest to ``(i + 1) * mean - sum of the chosen``."""
 
     name = "herding"
 
     def choose(self, points: Tensor, count: int) -> Tensor:
-        """Positions of the ``count`` chosen among ``points`` ``[m, k]``."""
+        """Positions of the ``count`` chosen points among ``points`` ``[m, k]``."""
         mean, total = points.mean(0), torch.zeros_like(points[0])
         free = torch.zeros_like(points[:, 0])
         picked: list[int] = []

@@ -1,13 +1,13 @@
 """KIP: condense images so that kernel ridge regression on them predicts the original labels.
 
-Labels are centred one-hot vectors (1 for the class, less 1/C) and stay fixed. With synthetic images X and
-their labels Y, and a random batch b of original ones, each step goes down
+Labels are centred one-hot vectors (1 for the class, minus 1/C) and stay fixed. For synthetic images X with
+labels Y and a random batch b of original images, each step reduces
 
     1/2 mean || K_bs (K_ss + reg * trace(K_ss) / n * I)^-1 Y - Y_b ||^2
 
-in X. The kernel K is either the neural tangent kernel of an infinitely wide fully connected network, in
-closed form, or that of ConvNets by random features: inner products of the embeddings of several networks at
-initialisation, fresh in every step (the idea of RFAD; the exact convolutional kernel needs many GPUs).
+in X. The kernel K is either the closed-form neural tangent kernel of an infinitely wide fully connected
+network, or a random-feature kernel of ConvNets: inner products of the embeddings of several networks at
+initialisation, redrawn in every step (the idea of RFAD; the exact convolutional kernel needs many GPUs).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hcdc.tasks import ImageTask, Task
 from hcdc.training import Adam
 
 CHUNK = 1000
-"""Images that a network embeds at once; bounds the memory."""
+"""Images embedded at once; bounds the memory."""
 
 KERNELS = ("conv", "fc")
 
@@ -40,9 +40,9 @@ KERNELS = ("conv", "fc")
 def arc_cosine(rho: Tensor) -> tuple[Tensor, Tensor]:
     """Arc-cosine kernels of degree 0 and 1 at a correlation rho in [-1, 1].
 
-    For standard normal u and v of correlation rho, kappa_0 = (pi - arccos rho) / pi = 2 P(u > 0, v > 0) and
-    kappa_1 = (sqrt(1 - rho^2) + rho (pi - arccos rho)) / pi = 2 E[relu(u) relu(v)]. At the ends, where arccos
-    has no derivative, values are exact and derivatives are 0: there rho itself is largest or smallest.
+    For standard normal u and v with correlation rho, kappa_0 = (pi - arccos rho) / pi = 2 P(u > 0, v > 0) and
+    kappa_1 = (sqrt(1 - rho^2) + rho (pi - arccos rho)) / pi = 2 E[relu(u) relu(v)]. At rho = -1 and 1, where
+    arccos has no derivative, values are exact and derivatives are 0.
     """
     edge = 1 - 8 * torch.finfo(rho.dtype).eps
     inside = rho.abs() < edge
@@ -58,11 +58,11 @@ def ntk(x: Tensor, z: Tensor, depth: int) -> Tensor:
 
     With S_0 = T_0 = <x, z> / d, and rho_l the correlation S_l / sqrt(S_l(x, x) S_l(z, z)):
     S_{l+1} = sqrt(S_l(x, x) S_l(z, z)) kappa_1(rho_l),  T_{l+1} = S_{l+1} + kappa_0(rho_l) T_l.
-    Weights have variance 2 / fan-in (1 / d in the first layer), so that S(x, x) is the same in all layers.
+    Weights have variance 2 / fan-in (1 / d in the first layer), so S(x, x) is the same in all layers.
 
     Args:
         x, z: Inputs ``[n, ...]`` and ``[m, ...]``.
-        depth: Hidden layers.
+        depth: Number of hidden layers.
     """
     x, z = x.flatten(1), z.flatten(1)
     own_x, own_z = (t.square().mean(1).clamp_min(torch.finfo(t.dtype).tiny) for t in (x, z))
@@ -80,10 +80,10 @@ def ridge_loss(ss: Tensor, bs: Tensor, y: Tensor, y_b: Tensor, reg: float) -> Te
     """Half the mean squared error of kernel ridge regression.
 
     Args:
-        ss: Kernel of the synthetic images ``[n, n]``.
-        bs: Kernel of the batch with them ``[b, n]``.
+        ss: Kernel among the synthetic images ``[n, n]``.
+        bs: Kernel between the batch and them ``[b, n]``.
         y, y_b: Labels ``[n, C]`` and ``[b, C]``.
-        reg: Ridge, in units of the mean of the diagonal of ``ss``.
+        reg: Ridge, relative to the mean of the diagonal of ``ss``.
     """
     ridge = reg * ss.diagonal().mean() * torch.eye(len(ss), dtype=ss.dtype, device=ss.device)
     coefficients: Tensor = torch.linalg.solve(ss + ridge, y)
@@ -93,7 +93,7 @@ def ridge_loss(ss: Tensor, bs: Tensor, y: Tensor, y_b: Tensor, reg: float) -> Te
 def fc_slope(
     x: Tensor, y: Tensor, batch: Tensor, y_b: Tensor, depth: int, reg: float
 ) -> tuple[Tensor, Tensor]:
-    """The loss with the closed-form kernel, in float64, and its derivative by x."""
+    """The loss with the closed-form kernel, in float64, and its derivative with respect to x."""
     leaf = x.detach().double().requires_grad_()
     loss = ridge_loss(ntk(leaf, leaf, depth), ntk(batch.double(), leaf, depth), y, y_b, reg)
     (slope,) = torch.autograd.grad(loss, leaf)
@@ -103,17 +103,17 @@ def fc_slope(
 def conv_slope(
     net: ConvNet, networks: list[Params], x: Tensor, y: Tensor, batch: Tensor, y_b: Tensor, reg: float
 ) -> tuple[Tensor, Tensor]:
-    """The loss with the random-feature kernel, and its derivative by x.
+    """The loss with the random-feature kernel, and its derivative with respect to x.
 
-    The kernel is solved in float64. Its derivative by the embeddings is taken first and then pulled back to
-    the pixels network by network, so that one network's graph on `CHUNK` images is all that is ever kept.
+    The kernel is solved in float64. The derivative with respect to the embeddings is pulled back to the
+    pixels network by network, so only one network's graph on `CHUNK` images is kept at a time.
 
     Args:
         net: The network.
-        networks: Parameters of several.
+        networks: Parameters of several networks.
         x, y: Synthetic images and their labels ``[n, C]``, float64.
-        batch, y_b: Original ones.
-        reg: As in `ridge_loss`.
+        batch, y_b: The same for original images.
+        reg: See `ridge_loss`.
     """
     scale = 1 / math.sqrt(len(networks) * net.features_out)
 
@@ -142,19 +142,19 @@ def conv_slope(
 class KIP(Reducer):
     """Kernel inducing points: learned images, fixed labels.
 
-    Synthetic images start as original ones; the last iterate is returned, and only labels of the condensed
-    part are looked at. Images are learned for kernel regression and usually judged by training a finite
-    network on them; the further pixels move from natural ones, the less they are worth there, so steps are
-    few and small. On CUDA networks compute in bfloat16.
+    Synthetic images start as original ones, and the last iterate is returned. Only labels of the condensed
+    part are used. Images are learned for kernel regression, but usually judged by training a finite network,
+    for which they become worse the further they move from natural images. Steps are therefore few and small.
+    On CUDA networks compute in bfloat16.
 
     Attributes:
         kernel: ``"conv"``: random features of ConvNets; ``"fc"``: the closed-form fully connected kernel.
         steps: Adam steps.
         lr: Learning rate of the (normalised) pixels.
-        batch: Original images a step.
-        reg: Ridge, in units of the mean of the kernel's diagonal.
-        networks: Fresh ConvNets a step (conv).
-        width: Of the ConvNets (conv).
+        batch: Original images per step.
+        reg: Ridge, relative to the mean of the kernel's diagonal.
+        networks: Fresh ConvNets per step (conv).
+        width: Width of the ConvNets (conv).
         depth: Blocks of the ConvNets (conv), or hidden layers (fc).
     """
 
@@ -187,12 +187,11 @@ class KIP(Reducer):
         checkpoint: Checkpoint,
         every: int = 0,
     ) -> Iterator[tuple[int, Images]]:
-        """The synthetic set while it is learned: ``(steps done, images)`` and the last one at the end.
+        """The synthetic set during learning, as ``(steps done, images)``; the last one is final.
 
         Args:
-            task, part, size, seed, progress, checkpoint: As in `reduce`, which takes the last.
-            every: Steps from one to the next; 0 gives the last alone. A run that continues gives those that
-                are still to come.
+            task, part, size, seed, progress, checkpoint: See `reduce`, which returns the last set.
+            every: Steps between two results; 0 gives only the last. A resumed run gives the remaining ones.
         """
         images: ImageTask = self.check_task(task)
         start = images.sample(part, size, derive(seed, self.name, part, "start"))
@@ -217,7 +216,7 @@ class KIP(Reducer):
 
 
 class _Regression:
-    """What does not change from step to step: original images, labels, the network."""
+    """What stays the same in all steps: original images, labels, the network."""
 
     def __init__(self, config: KIP, task: ImageTask, part: str, y: Tensor):
         self.config, self.task, self.images = config, task, task.part(part)
@@ -230,12 +229,12 @@ class _Regression:
             self.initialiser = Initialiser(self.net, self.device)
 
     def _centred(self, y: Tensor) -> Tensor:
-        """Labels as regression sees them ``[n, C]``, float64."""
+        """Labels for the regression ``[n, C]``, float64."""
         classes = self.task.num_classes
         return torch.eye(classes, dtype=torch.float64, device=self.device)[y] - 1 / classes
 
     def slope(self, x: Tensor, seed: int) -> tuple[float, Tensor]:
-        """The loss on a random batch (and random networks) and its derivative by x ``[n, c, h, w]``."""
+        """The loss on a random batch (with random networks) and its derivative by x ``[n, c, h, w]``."""
         config, generator = self.config, self.generator.manual_seed(seed)
         rows = torch.randperm(len(self.images), generator=generator, device=self.device)[: self.batch]
         batch, y_b = self.task.inputs(self.images.x[rows]), self.targets[rows]

@@ -1,10 +1,11 @@
-"""The adjacency of GCond: an MLP on every ordered pair of nodes (x_i, x_j), symmetrised, through a sigmoid.
+"""GCond's adjacency: an MLP on every ordered pair of nodes (x_i, x_j), symmetrised, through a sigmoid.
 
-The plain form applies a 3-layer MLP with batch normalisation to n^2 concatenated pairs. Here, exactly so:
+The plain form applies a 3-layer MLP with batch normalisation to n^2 concatenated pairs. Three identities make
+it cheaper without changing the result:
 
-- the first layer is split, ``W [x_i; x_j] = A x_i + B x_j``: n rows instead of n^2;
+- the first layer splits, ``W [x_i; x_j] = A x_i + B x_j``: n rows instead of n^2;
 - over all ordered pairs, ``mean(a_i + b_j) = mean(a) + mean(b)`` and ``var(a_i + b_j) = var(a) + var(b)``:
-  the first normalisation needs n rows, too;
+  the first normalisation also needs only n rows;
 - a bias before a normalisation cancels, so the first two layers have none.
 """
 
@@ -40,7 +41,7 @@ def init_pge(features: int, hidden: int, generator: torch.Generator) -> PGEParam
 
 
 def pge_adjacency(x: Tensor, params: PGEParams) -> Tensor:
-    """Weighted adjacency ``[n, n]`` of features ``[n, d]``: symmetric, entries in (0, 1), zero diagonal."""
+    """Weighted adjacency ``[n, n]`` for features ``[n, d]``: symmetric, entries in (0, 1), zero diagonal."""
     n = x.shape[0]
     left, right = x @ params["left"], x @ params["right"]
     left_var, left_mean = torch.var_mean(left, 0, correction=0)

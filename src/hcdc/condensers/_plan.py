@@ -1,4 +1,4 @@
-"""What `condense` is about to do: all checks and all costs, then the work."""
+"""The plan of a condensation: all checks and costs first, then the work."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ from hcdc.tasks import Task
 from hcdc.truth import Truth, check_truth
 
 AUTO = "auto"
-"""The checkpoint of a run where nothing is said: a file of the cache, found again by an equal call."""
+"""The default checkpoint: a file in the cache that an equal call finds again."""
 TRAIN = "train."
-"""Before the name of a setting of HCDC: it is one of the method that makes S_train."""
+"""Prefix of an HCDC setting that belongs to the method that makes S_train."""
 TRUTH_EPOCHS = 20
 SCREEN = 100
-"""Characters of a description that still fits a screen."""
+"""Most characters of a description that fits a screen."""
 PHASES = r"(\.(train|val|scores|recipe|probes)(\.expert\d+)?|\.(original-\w+|(lam|network)\d+|network\.0))?"
-"""What the checkpoints of one run are called after the name of the first, as a regular expression."""
+"""Regular expression for the suffixes of a run's checkpoint files."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is about to be done, checked and described before the work begins.
+    """What will be done, checked and described before the work begins.
 
     Attributes:
         task: What is learned, with the original data.
         space: What will be searched.
-        seed: Decides every random draw.
+        seed: Determines every random draw.
         train_size, val_size: |S_train| and |S_val|.
         reducer: What makes S_train.
         way: What makes S_val.
-        truth: Full-data results of probes; None trains them.
+        truth: Full-data results of probes; None trains the probes.
         full, calibrated: How candidates are trained and scored on the full data and on the copy.
-        meta: What the condensed file will say, less the candidates used.
+        meta: The metadata of the condensed file, without the candidates used.
     """
 
     task: Task
@@ -72,16 +72,16 @@ class Plan:
         return self.task.relaxed_recipe(self.full, self.calibrated)
 
     def key(self) -> str:
-        """A hash of the plan: equal commands have equal keys."""
+        """A hash of the plan; equal commands have equal keys."""
         return content_key({**self.meta, "train_size": self.train_size, "val_size": self.val_size})
 
     def made(self, small: CondensedDataset) -> bool:
-        """Whether a condensed data set came from this plan."""
+        """Whether a condensed data set was made by this plan."""
         planned = {**self.meta, "train_size": self.train_size}
         if small.val is not None:
             planned["val_size"] = self.val_size
         found = small.meta
-        if tried := found.get("recipes_tried"):  # the first is the planned one, the file says the best
+        if tried := found.get("recipes_tried"):  # the first was planned; the file holds the best
             found = {**found, "calibrated_recipe": tried[0]["recipe"]}
         plain = json.loads(json.dumps(jsonable(planned)))
         return all(found.get(key) == value for key, value in plain.items())
@@ -89,7 +89,7 @@ class Plan:
     # --- before the work ----------------------------------------------------------------------------------
 
     def summary(self, device: torch.device | str = "cpu") -> list[tuple[str, str]]:
-        """What is about to be done, as (label, text) lines."""
+        """What will be done, as (label, text) lines."""
         meta, way = self.meta, self.way
         preset = f", preset {meta['preset']}" if meta["preset"] else ""
         how = f"S_train by {meta['train_method']}, S_val by {meta['val_method']}"
@@ -113,18 +113,18 @@ class Plan:
         return [(label, text) for label, text in lines if text]
 
     def _relaxed_words(self) -> str:
-        """With a table the relaxed network is all that is trained on the full data."""
+        """With a table, only the relaxed network is trained on the full data."""
         if self.truth is None or "relaxed_recipe" not in self.meta:
             return ""
         return f"trained on the full data: {in_words(self.meta['relaxed_recipe'])}"
 
     def cost(self, device: torch.device | str = "cpu") -> Cost:
-        """What the work costs on a device; seconds come from short trials there."""
+        """What the work costs on a device; seconds come from short trials on it."""
         moved = self.task.to(device)
         return Cost((*self.way.cost(self, moved, device), *self._reduction(moved)))
 
     def _reduction(self, task: Task) -> list[Expense]:
-        """What the method behind S_train (and S_val, where it makes both) takes."""
+        """The cost of the method behind S_train (and S_val, if it makes both)."""
         sizes = {"train": self.train_size}
         if self.way.reduces:
             sizes["val"] = self.val_size
@@ -152,7 +152,7 @@ class Plan:
         progress: Progress | None = None,
         done: Callable[[CondensedDataset], object] | None = None,
     ) -> CondensedDataset:
-        """Do what was planned; arguments and result are those of `condense`."""
+        """Carry out the plan; arguments and result are as in `condense`."""
         if checkpoint == AUTO:
             checkpoint = _own_place(f"{self.key()}.ckpt")
         store = Checkpoint(checkpoint, self.key())
@@ -163,7 +163,7 @@ class Plan:
         try:
             small = self._make(device, store, progress)
         except HcdcError:
-            _forget(store)  # the same command would end here again
+            _forget(store)  # the same command would fail here again
             raise
         if done is not None:
             done(small)
@@ -211,7 +211,7 @@ def plan(
     recipe: Mapping[str, Any] | None = None,
     full_recipe: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """Check the arguments of `condense` and say what it will do and cost, without doing it.
+    """Check the arguments of `condense` and describe its work and cost, without doing it.
 
     Example:
         >>> import hcdc
@@ -264,7 +264,7 @@ def plan(
 def _methods(
     task: Task, method: str, train_method: str | None, val_method: str | None, truth: bool
 ) -> tuple[str, str]:
-    """What makes S_train and S_val, by default or as asked for."""
+    """The methods for S_train and S_val, as given or by default."""
     if method not in (*REDUCERS, "hcdc"):
         raise unknown_name("method", method, (*REDUCERS, "hcdc"))
     learned = method == "hcdc"
@@ -289,7 +289,7 @@ def _methods(
 def _makers(
     task: Task, method: str, train_method: str, val_method: str, preset: str | None, options: dict[str, Any]
 ) -> tuple[Reducer, Validation, str | None]:
-    """What makes S_train and S_val, with their settings, and the preset."""
+    """The makers of S_train and S_val with their settings, and the preset."""
     if method != "hcdc":
         reducer, chosen = reducer_for(train_method, task, preset, options)
         if preset is not None and preset != chosen and reducer_presets(method):
@@ -313,7 +313,7 @@ def in_words(values: Mapping[str, Any]) -> str:
 
 
 def space_words(space: Space) -> str:
-    """The settings of a space; where they would fill a screen, its dimensions, counted."""
+    """The settings of a space or, if they would fill a screen, a count of its dimensions."""
     told = in_words(space.spec())
     return told if len(told) <= SCREEN else f"{space.name}, {space.words()}"[:SCREEN]
 
@@ -323,7 +323,7 @@ def _on_full_data(trained: str) -> str:
 
 
 def _own_place(name: str) -> Path | None:
-    """A file of the cache where a run continues; None where nothing can be written."""
+    """The run's checkpoint file in the cache; None if the cache is not writable."""
     folder = cache_root() / "runs"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -333,7 +333,7 @@ def _own_place(name: str) -> Path | None:
 
 
 def _forget(store: Checkpoint) -> None:
-    """Remove the checkpoint and those of its phases, and no other file that is called alike."""
+    """Remove the checkpoint and those of its phases, but no other file with a similar name."""
     if store.path is None or not store.path.parent.is_dir():
         return
     own = re.compile(re.escape(store.path.name) + PHASES)

@@ -1,4 +1,4 @@
-"""Random choice: the baseline of every condenser."""
+"""Random choice, the baseline for every condenser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hcdc.tasks import Task
 
 @dataclass(frozen=True)
 class RandomReducer(Reducer):
-    """Uniform choice without repeats, class by class in the original's proportions; induced subgraph.
+    """Uniform choice without repeats, in the original class proportions; graphs keep the induced subgraph.
 
     Works for every task that can `sample`.
     """

@@ -1,4 +1,4 @@
-"""Random nodes that keep who lies near whom: the training graph that HCDC starts from."""
+"""Random nodes joined to their near neighbours: the training graph that HCDC starts from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hcdc.tasks import Task
 
 @dataclass(frozen=True)
 class Reach(Reducer):
-    """The nodes that ``random`` chooses, joined where they lie within r hops (see `Graph.reach_subgraph`)."""
+    """The nodes chosen by ``random``, joined if they lie within r hops (see `Graph.reach_subgraph`)."""
 
     name = "reach"
     takes = ("graph",)

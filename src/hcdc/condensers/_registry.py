@@ -1,4 +1,4 @@
-"""Reducers by name, with the reference settings as named presets (JSON files beside this module)."""
+"""Reducers by name, with reference settings as named presets (JSON files beside this module)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ REDUCERS: dict[str, type[Reducer]] = {}
 """Every method that makes S_train, by name."""
 
 PRESETS: dict[str, Presets] = {}
-"""The presets of each of them, once they are read."""
+"""The presets of each method, once loaded."""
 
 BARE: Presets = {"default": {"note": "the defaults of the class", "settings": {}}}
 
 
 def register_reducer(reducer: type[Reducer], presets: Presets | None = None) -> type[Reducer]:
-    """Make a method known to `condense` and the command line under its ``name``.
+    """Register a method under its ``name`` for `condense` and the command line.
 
     Args:
-        reducer: The class; this may also be its decorator.
-        presets: Named settings, ``{preset: {"note": where it comes from, "settings": {...}}}``.
+        reducer: The class; also works as a decorator.
+        presets: Named settings, ``{preset: {"note": source, "settings": {...}}}``.
 
     Example:
         >>> from dataclasses import dataclass
@@ -63,7 +63,7 @@ def register_reducer(reducer: type[Reducer], presets: Presets | None = None) -> 
 
 
 def reducer_presets(name: str) -> Presets:
-    """The presets of a method: ``{preset: {"note": where it comes from, "settings": {...}}}``."""
+    """The presets of a method: ``{preset: {"note": source, "settings": {...}}}``."""
     if name not in REDUCERS:
         raise unknown_name("method", name, REDUCERS)
     if name not in PRESETS:
@@ -77,7 +77,7 @@ def make_reducer(name: str, preset: str | None = None, **overrides: Any) -> Redu
 
     Args:
         name: One of `REDUCERS`.
-        preset: One of `reducer_presets(name)`; None takes the defaults of the class.
+        preset: One of `reducer_presets(name)`; None takes the class defaults.
         overrides: Settings that differ from the preset.
 
     Example:
@@ -91,10 +91,10 @@ def make_reducer(name: str, preset: str | None = None, **overrides: Any) -> Redu
 def reducer_for(
     name: str, task: Task, preset: str | None = None, overrides: Mapping[str, Any] | None = None
 ) -> tuple[Reducer, str]:
-    """A reducer for a task, and the preset it has.
+    """A reducer for a task, and its preset.
 
-    The preset is the one given, else the one named as the data set, else the default, with the settings that
-    fit the task. A preset that the method does not have counts as none.
+    The preset is the given one, else the one named like the data set, else the default, with settings that
+    suit the task. A preset that the method lacks counts as not given.
     """
     presets = reducer_presets(name)
     REDUCERS[name].check_task(task)

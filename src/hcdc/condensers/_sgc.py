@@ -1,8 +1,8 @@
-"""The network that GCond matches gradients of: SGC, softmax(P^K X W + b), with its gradients in closed form.
+"""SGC, the network whose gradients GCond matches: softmax(P^K X W + b), with gradients in closed form.
 
-Because propagation comes before the weights, P^K X is computed once, a network is logistic regression on its
-rows, and the gradient of a class is error times rows: no automatic differentiation is needed for it, and so
-none twice.
+Propagation comes before the weights, so P^K X is computed once, a network is logistic regression on its rows,
+and the gradient of a class is error times rows. It needs no automatic differentiation, so matching does not
+differentiate twice.
 
 Layers are matrices ``[outputs, inputs + 1]`` whose last column is the bias; inputs end in a column of ones.
 """
@@ -29,7 +29,7 @@ def rows(graph: Graph, index: Tensor) -> Tensor:
 
 
 def with_ones(z: Tensor) -> Tensor:
-    """``z`` with a last column of ones ``[..., d + 1]``."""
+    """``z`` with a column of ones appended ``[..., d + 1]``."""
     return torch.cat([z, z.new_ones(*z.shape[:-1], 1)], -1)
 
 
@@ -54,7 +54,7 @@ def propagated(nodes: Nodes, hops: int) -> Tensor:
 
 
 def init_sgc(features: int, classes: int, hidden: int, generator: torch.Generator) -> list[Tensor]:
-    """Fresh layers, uniform in +-1/sqrt(inputs); one layer, or two with ``hidden`` ReLU units between."""
+    """Fresh layers, uniform in +-1/sqrt(inputs): one layer, or two with ``hidden`` ReLU units between."""
     sizes = [features, hidden, classes] if hidden else [features, classes]
     return [
         (torch.rand(fan_out, fan_in + 1, generator=generator) * 2 - 1) / math.sqrt(fan_in)
@@ -66,7 +66,7 @@ def sgc_gradients(z: Tensor, target: Tensor, weight: Tensor, layers: Sequence[Te
     """Gradients of ``sum_i weight_i * cross_entropy(network(z_i), target_i)`` with respect to the layers.
 
     For one layer ``W``: ``dW = ((softmax(W z^T) - target) * weight) z``. Leading dimensions are separate
-    sums (one a class), all in one product.
+    sums (one per class), all in one product.
 
     Args:
         z: Propagated features with ones ``[..., m, d + 1]``.
@@ -75,7 +75,7 @@ def sgc_gradients(z: Tensor, target: Tensor, weight: Tensor, layers: Sequence[Te
         layers: One or two matrices, see `init_sgc`.
 
     Returns:
-        One tensor ``[..., outputs, inputs + 1]`` a layer.
+        One tensor ``[..., outputs, inputs + 1]`` per layer.
     """
     if len(layers) == 1:
         error = (torch.softmax(layers[0] @ z.mT, -2) - target) * weight.unsqueeze(-2)
@@ -89,7 +89,7 @@ def sgc_gradients(z: Tensor, target: Tensor, weight: Tensor, layers: Sequence[Te
 
 
 class Groups:
-    """Rows of several classes as one padded index: a batch of classes is one gather.
+    """Rows of several classes as one padded index, so that a batch of classes is one gather.
 
     Attributes:
         index: ``[classes, m]`` row numbers, padded with 0.
@@ -107,13 +107,13 @@ class Groups:
 
 
 class ClassBatches:
-    """Propagated original rows, drawn class by class.
+    """Propagated original rows, drawn per class.
 
     Args:
         z: Propagated features ``[m, d]``.
         y: Labels ``[m]``.
         num_classes: Number of classes.
-        batch: Rows drawn of each class; a class that has no more gives all of them every time.
+        batch: Rows drawn per class; a class without more rows gives all of them every time.
     """
 
     def __init__(self, z: Tensor, y: Tensor, num_classes: int, batch: int):
@@ -134,7 +134,7 @@ class ClassBatches:
 
 
 def matching_distance(synthetic: Sequence[Tensor], real: Sequence[Tensor], class_weight: Tensor) -> Tensor:
-    """Sum over classes, layers and outputs of 1 - cosine between gradient rows, biases left out.
+    """Sum over classes, layers and outputs of 1 - cosine between gradient rows, without biases.
 
     Args:
         synthetic, real: Gradients ``[classes, outputs, inputs + 1]`` of each layer.

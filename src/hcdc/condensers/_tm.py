@@ -1,20 +1,20 @@
 """TM: condense images so that training on them follows the trajectories of training on the original.
 
-A student starts at the parameters theta*_t that an expert had after t epochs on the original images, takes N
-SGD steps theta_{k+1} = theta_k - a g_k with g_k = dL/dtheta (theta_k, A_k X_k) on augmented synthetic images,
-and should arrive where the expert is M epochs later. What is minimised over pixels and step size a is
+A student starts at the parameters theta*_t of an expert after t epochs on the original images. It takes N SGD
+steps theta_{k+1} = theta_k - a g_k with g_k = dL/dtheta (theta_k, A_k X_k) on augmented synthetic images, and
+should arrive where the expert is M epochs later. Pixels and step size a minimise
 
     D = ||theta_N - theta*_{t+M}||^2 / ||theta*_t - theta*_{t+M}||^2.
 
-Autograd would keep the graph of all N steps. The exact derivative needs none of them: with v_k = dD/dtheta_k,
+Autograd would keep the graph of all N steps. The exact derivative does not need it: with v_k = dD/dtheta_k,
 
     v_N = 2 (theta_N - theta*_{t+M}) / ||theta*_t - theta*_{t+M}||^2,   v_k = v_{k+1} - a H_k v_{k+1},
     dD/dX  = - a sum_k A_k^T d<g_k, v_{k+1}>/d(A_k X_k),                dD/da = - sum_k <g_k, v_{k+1}>,
 
-where H_k is the Hessian of L at theta_k. On the way there the N + 1 parameter vectors are kept (a megabyte
-each); on the way back each step is computed again, and `loss_products` gives its three products in one pass.
-Memory is that of one step, whatever N is. (TESLA's constant-memory form is this recursion with v_k = v_N
-throughout: it drops the Hessians, so it is exact for N = 1 and up to terms of order a otherwise.)
+where H_k is the Hessian of L at theta_k. The forward pass keeps N + 1 parameter vectors (a megabyte each),
+the backward pass recomputes each step, and `loss_products` gives its three products in one pass. Memory is
+that of one step for any N. (TESLA's constant-memory form is this recursion with v_k = v_N throughout: it
+drops the Hessians, so it is exact for N = 1 and up to terms of order a otherwise.)
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from hcdc.tasks import ImageTask, Task
 from hcdc.training import Augmentation, draw_each, recorded
 
 CHECK = 10
-"""Iterations between two looks at the distance; each look waits for the device."""
+"""Iterations between two readings of the distance; each waits for the device."""
 
 MOMENTUM = 0.5
 SMALLEST = 1e-3
-"""The step size never falls below this share of its start."""
+"""The step size never falls below this share of its initial value."""
 
 PRECISIONS = ("tf32", "bf16")
 
 
 class Iterate(NamedTuple):
-    """The synthetic set after some iterations, and the step size a that was learned with it."""
+    """The synthetic set after some iterations, and the step size a learned with it."""
 
     iteration: int
     images: Images
@@ -70,25 +70,24 @@ class Iterate(NamedTuple):
 class TM(Reducer):
     """Trajectory matching (Matching Training Trajectories).
 
-    Synthetic images start as original ones; the last iterate is returned, and only labels of the condensed
-    part are looked at. Experts are trained first (ConvNets on the original images of that part, with
-    augmentation) and kept in memory, after each of the epochs that are used:
-    ``start_epochs + target_epochs - 1``. Augmentation of experts and students is DSA's: one operation a
-    batch, parameters of its own for each image.
+    Synthetic images start as original ones, and the last iterate is returned. Only labels of the condensed
+    part are used. Experts are trained first (ConvNets on the original images of that part, with augmentation)
+    and kept in memory after each of the first ``start_epochs + target_epochs - 1`` epochs. Experts and
+    students use DSA's augmentation: one operation per batch, separate parameters for each image.
 
     Attributes:
-        iterations: Steps of the synthetic set.
+        iterations: Steps on the synthetic set.
         student_steps: N, steps of the student.
-        target_epochs: M, epochs of the expert that these should equal.
-        start_epochs: T+; students start where an expert was after t < T+ epochs.
-        batch: Synthetic images a step of the student; 0 takes all.
+        target_epochs: M, the expert epochs that these should match.
+        start_epochs: T+; students start from an expert after t < T+ epochs.
+        batch: Synthetic images per student step; 0 takes all.
         lr_img, lr_step: Learning rates of the pixels and of the step size; SGD with momentum .5.
-        step_size: a at the start.
-        experts: Experts (the publication has 100).
-        expert_lr, expert_batch: Of their SGD, without momentum and weight decay.
-        width, depth: Of the ConvNet.
-        precision: What the student's convolutions compute in on CUDA: ``"tf32"`` or ``"bf16"``. Experts are
-            trained in bf16. Elsewhere both are float32.
+        step_size: Initial a.
+        experts: Number of experts (published: 100).
+        expert_lr, expert_batch: SGD settings of the experts, without momentum and weight decay.
+        width, depth: Size of the ConvNet.
+        precision: Type of the student's convolutions on CUDA: ``"tf32"`` or ``"bf16"``. Experts are trained
+            in bf16. Elsewhere both are float32.
     """
 
     iterations: int = setting(5000, least=1)
@@ -111,14 +110,14 @@ class TM(Reducer):
 
     @property
     def expert_epochs(self) -> int:
-        """Epochs that an expert is trained: as many as a student may aim at."""
+        """Epochs of an expert: as far as a student may aim."""
         return self.start_epochs + self.target_epochs - 1
 
     def trains(self, task: Task) -> str:
         return f"{self.experts} experts trained for {self.expert_epochs} epochs"
 
     def seconds(self, task: Task, part: str, size: int) -> float:
-        """From one step of an expert and one of a student, forwards and backwards."""
+        """From one step of an expert and one student step, forwards and backwards."""
         images: ImageTask = self.check_task(task)
         whole, net = images.part(part), convnet(images, self.width, self.depth)
         device, batch = whole.y.device, min(self.expert_batch, len(whole))
@@ -163,12 +162,12 @@ class TM(Reducer):
         checkpoint: Checkpoint,
         every: int = 0,
     ) -> Iterator[Iterate]:
-        """The synthetic set while it is learned, and the last one at the end.
+        """The synthetic set during learning; the last one is final.
 
         Args:
-            task, part, size, seed, progress, checkpoint: As in `reduce`, which takes the last.
-            every: Iterations from one to the next; 0 gives the last alone. A run that continues gives those
-                that are still to come.
+            task, part, size, seed, progress, checkpoint: See `reduce`, which returns the last set.
+            every: Iterations between two results; 0 gives only the last. A resumed run gives the remaining
+                ones.
         """
         images: ImageTask = self.check_task(task)
         start = images.sample(part, size, derive(seed, self.name, part, "start"))
@@ -180,7 +179,7 @@ class TM(Reducer):
                     if every and step % every == 0 and step < self.iterations:
                         yield Iterate(step, match.images(), float(match.size))
             except HcdcError:
-                forget_experts(checkpoint, self.experts)  # the same run would end here again
+                forget_experts(checkpoint, self.experts)  # the same run would fail here again
                 raise
             forget_experts(checkpoint, self.experts)
         yield Iterate(self.iterations, match.images(), float(match.size))
@@ -194,7 +193,7 @@ class TM(Reducer):
         loop: Loop,
         progress: Progress,
     ) -> Iterator[int]:
-        """All iterations that are left; gives the number done after each."""
+        """Make all remaining iterations; yields the number done after each."""
         experts = train_experts(
             lambda: ExpertTrainer(match.net, task.part(part), task.inputs, self.expert_lr, self.expert_batch),
             self.experts,
@@ -222,12 +221,12 @@ class TM(Reducer):
 
 
 class Matching(Resumable):
-    """The synthetic images and everything that an iteration reads and writes, at fixed places.
+    """The synthetic images and everything else that an iteration reads and writes, at fixed addresses.
 
     Args:
         config: The settings.
         net: The network.
-        start: Where the images start; labels stay.
+        start: The initial images; labels stay.
 
     Attributes:
         x: Images ``[n, c, h, w]``.
@@ -261,13 +260,13 @@ class Matching(Resumable):
         self.backwards: Callable[[], object] = self._backward
 
     def record(self) -> None:
-        """Make the two kinds of step cost one launch each on CUDA; call it before many iterations."""
+        """Make both kinds of step cost one launch each on CUDA; call it before many iterations."""
         changed = [self.thetas, self.v, self.dx, self.dsize, self.counter]
         self.forwards = recorded(self._forward, self.device, changed)
         self.backwards = recorded(self._backward, self.device, changed)
 
     def draw(self, seed: int) -> None:
-        """Batches and augmentations of one iteration."""
+        """Draw the batches and augmentations of one iteration."""
         steps, count, generator = self.config.student_steps, len(self.x), self.generator.manual_seed(seed)
         per_epoch = count // self.batch
         epochs = -(-steps // per_epoch)
@@ -279,8 +278,8 @@ class Matching(Resumable):
             own.copy_(new.view(own.shape))
 
     def _at(self) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-        """theta_k, rows, augmented images and augmentation of student step k, where the counter stands."""
-        k = self.counter.clamp(0, self.config.student_steps - 1)  # a recording runs past the ends
+        """theta_k, rows, augmented images and augmentation of student step k, given by the counter."""
+        k = self.counter.clamp(0, self.config.student_steps - 1)  # recording runs past the ends
         theta, rows, *parameters = (
             t.index_select(0, k).squeeze(0) for t in (self.thetas, self.order, *self.parameters)
         )
@@ -296,7 +295,7 @@ class Matching(Resumable):
 
     @torch.no_grad()
     def _backward(self) -> None:
-        """From v_{k+1} to v_k; what step k adds to the derivatives."""
+        """From v_{k+1} to v_k; adds step k's share to the derivatives."""
         self.counter.sub_(1)
         theta, rows, x, parameters = self._at()
         y = self.y.index_select(0, rows)
@@ -307,7 +306,7 @@ class Matching(Resumable):
 
     @torch.no_grad()
     def derivatives(self, start: Tensor, target: Tensor) -> Tensor:
-        """D for an expert's ``start`` and ``target`` ``[P]``; dD/dX and dD/da are left in place."""
+        """D for an expert's ``start`` and ``target`` ``[P]``; stores dD/dX and dD/da."""
         steps = self.config.student_steps
         self.thetas[0] = start
         self.counter.zero_()
@@ -333,7 +332,7 @@ class Matching(Resumable):
         self.size.clamp_(min=SMALLEST * self.config.step_size)
 
     def figure(self, loop: Loop) -> str:
-        """The mean distance since the last look and the step size, in words; a diagnosis where it is NaN."""
+        """The mean distance since the last reading and the step size, in words; an error if it is NaN."""
         mean, size = float(self.total) / max(1, self.counted), float(self.size)
         self.total.zero_()
         self.counted = 0
@@ -348,7 +347,7 @@ class Matching(Resumable):
         return f"distance {mean:.4f}, step size {size:.3g}"
 
     def images(self) -> Images:
-        """The images as they are now."""
+        """The current images."""
         return Images(self.x.clone(), self.y)
 
     def tensors(self) -> dict[str, Tensor]:

@@ -4,16 +4,16 @@ The gradient uses the adjoint form. The synthetic hypergradient is
 
     g_S = d L^val(S_val) / d lambda - M^T A^-1 (d L^val(S_val) / d theta)
 
-with M = d^2 L^train / d theta d lambda and A the curvature, and S_val enters it linearly, through the two
-gradients of the validation loss. With u = d D / d g_S (H numbers a lambda), and A symmetric, a change of
+with M = d^2 L^train / d theta d lambda and A the curvature. S_val enters it linearly, through the two
+gradients of the validation loss. With u = d D / d g_S (H numbers per lambda) and A symmetric, a change of
 S_val changes D by
 
     d D = <u, d (d L^val / d lambda)> - <w, d (d L^val / d theta)>,    A w = M u.
 
-So the gradient of D in S_val is that of the slope of L^val(S_val) along (-w, u) in (theta, lambda): one
-further solve, none of them recorded, and one extra backward pass. Where the best response J is at hand, then
--w = J u and no solve is needed at all. This is the exact derivative of the computed D if the solver is linear
-in its right-hand side (Neumann, identity, exact); for conjugate gradients as far as they have converged.
+So the gradient of D in S_val is the gradient of the slope of L^val(S_val) along (-w, u) in (theta, lambda).
+It takes one further solve, which is not recorded, and one extra backward pass. If the best response J is
+known, -w = J u and no solve is needed. The result is the exact derivative of the computed D for solvers that
+are linear in the right-hand side (Neumann, identity, exact); for conjugate gradients, up to convergence.
 """
 
 from __future__ import annotations
@@ -40,26 +40,23 @@ def cosine(g_T: Tensor, g_S: Tensor) -> Tensor:
     """The paper's D_c: 1 - cos(g_T, g_S), mean over the batch.
 
     Args:
-        g_T, g_S: Original and synthetic hypergradients ``[B, H]`` with H > 1; a vector of zeros has distance
-            1.
+        g_T, g_S: Original and synthetic hypergradients ``[B, H]`` with H > 1; a zero vector has distance 1.
     """
     if g_S.shape[-1] == 1:
         raise InputError(
-            "distance 'cosine': lambda has one dimension, where the cosine is 1 or -1 and has no gradient; "
+            "distance 'cosine': with a one-dimensional lambda the cosine is 1 or -1 and has no gradient; "
             "choose distance 'scaled_l2'"
         )
     return (1 - (_direction(g_T) * _direction(g_S)).sum(-1)).mean()
 
 
 def scaled_l2(g_T: Tensor, g_S: Tensor) -> Tensor:
-    """||a g_S - g_T||^2 / ||g_T||^2, both over the whole batch, with one fitted scale a >= 0 for all of it.
+    """||a g_S - g_T||^2 / ||g_T||^2 over the whole batch, with one fitted scale a >= 0.
 
-    Distance 0 means L_S = a L_T + b along connected lambdas, which keeps every ranking; the cosine at each
-    lambda alone does not. a = max(0, <g_S, g_T> / <g_S, g_S>) minimises the distance, so by the envelope
-    theorem the gradient in g_S
-    is the one at fixed a: a is not differentiated. Where <g_S, g_T> <= 0 over the batch, a = 0: the distance
-        is 1 and
-    has no gradient.
+    Distance 0 means L_S = a L_T + b along connected lambdas, which preserves every ranking; a cosine per
+    lambda does not. a = max(0, <g_S, g_T> / <g_S, g_S>) minimises the distance, so by the envelope theorem
+    the gradient in g_S treats a as constant. If <g_S, g_T> <= 0 over the batch, then a = 0: the distance is 1
+    and has no gradient.
 
     Args:
         g_T, g_S: Original and synthetic hypergradients ``[B, H]``.
@@ -106,7 +103,7 @@ def alignment_gradient(
     distance: str = "cosine",
     chunk_size: int | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """D(g_T, g_S(S_val)) and its gradient in S_val by the adjoint form: two solves a lambda.
+    """D(g_T, g_S(S_val)) and its gradient in S_val by the adjoint form: two solves per lambda.
 
     Args:
         task: What is learned.
@@ -118,7 +115,7 @@ def alignment_gradient(
         solver: See `hcdc.hypergrad.SOLVERS`.
         curvature: ``"gauss_newton"`` or ``"hessian"``.
         distance: See `DISTANCES`.
-        chunk_size: Most lambdas at once; None is all.
+        chunk_size: Most lambdas at once; None means all.
 
     Returns:
         The loss and ``{name: gradient}`` with the names of ``task.tensors(s_val)``.
@@ -146,9 +143,9 @@ def response_alignment_gradient(
     distance: str = "cosine",
     chunk_size: int | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """`alignment_gradient` where the response J ``[B, H, ...]`` is at hand: no solve.
+    """`alignment_gradient` for a known response J ``[B, H, ...]``, without a solve.
 
-    Many steps of S_val can share one J, as long as theta and lambda stay.
+    Many steps of S_val can share one J, as long as theta and lambda do not change.
     """
     g_S = batched_response_hypergradient(task, params, lam, response, s_val, chunk_size)
     loss, u = _loss_and_weights(g_T, g_S, distance)

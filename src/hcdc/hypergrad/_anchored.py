@@ -1,9 +1,8 @@
-"""Alignment with anchors: hypergradients agree in direction, and values agree in order, at the same points.
+"""Alignment with anchors: hypergradients agree in direction and values agree in order, at the same points.
 
-Taking the original hypergradient at a point costs a training on the original data, which also gives the value
-L_T there. The anchored objective uses both: D(g_T, g_S) + weight * (1 - corr(rank(L_T), L_S)). Aligned
-directions fix the shape of L_S along each trajectory; the anchors fix how far apart the trajectories lie,
-which the cosine alone cannot see.
+An original hypergradient costs a training on the original data, which also gives the value L_T there. The
+anchored objective uses both: D(g_T, g_S) + weight * (1 - corr(rank(L_T), L_S)). Alignment fixes the shape of
+L_S along each trajectory; the anchors fix how far apart the trajectories lie, which the cosine cannot see.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def anchored_loss(g_T: Tensor, v_T: Tensor, g_S: Tensor, v_S: Tensor, distance: 
         g_T, g_S: Original and synthetic hypergradients ``[B, H]``.
         v_T, v_S: Original and synthetic validation losses ``[B]``.
         distance: See `hcdc.hypergrad.DISTANCES`.
-        weight: Weight of the anchors; 0 is the alignment loss of the paper.
+        weight: Weight of the anchors; 0 gives the paper's alignment loss.
     """
     loss = alignment_loss(g_T, g_S, distance)
     if weight == 0 or len(v_T) < 2:
@@ -42,7 +41,7 @@ def anchored_loss(g_T: Tensor, v_T: Tensor, g_S: Tensor, v_S: Tensor, distance: 
 def values_and_hypergradients(
     task: Task, params: Params, lam: Tensor, response: Params, val: Any
 ) -> tuple[Tensor, Tensor]:
-    """L^val ``[B]`` and its hypergradient ``[B, H]`` at every lambda, where the response J is at hand.
+    """L^val ``[B]`` and its hypergradient ``[B, H]`` at every lambda, given the response J.
 
     Args:
         params, lam, response: theta ``[B, ...]``, lambda ``[B, H]`` and J ``[B, H, ...]``.
@@ -71,9 +70,9 @@ def anchored_gradient(
     weight: float = 0.0,
     index: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The anchored loss and its gradient in S_val: one gradient pass, one slope pass, one backward; no solve.
+    """The anchored loss and its gradient in S_val: a gradient pass, a slope pass, a backward pass; no solve.
 
-    With u = dD/dg_S and c = dD/dv_S, the gradient in S_val is that of sum_b slope_b + c_b * value_b, where
+    With u = dD/dg_S and c = dD/dv_S, this is the gradient of sum_b slope_b + c_b * value_b in S_val, where
     slope_b is the derivative of L^val(S_val) along (J u, u) in (theta, lambda).
 
     Args:
@@ -81,7 +80,7 @@ def anchored_gradient(
         g_T, v_T: Original hypergradients ``[B, H]`` and values ``[B]``.
         s_val: The synthetic validation set.
         distance, weight: See `anchored_loss`.
-        index: The examples of S_val in the loss ``[m]`` (a mini-batch, see `Task.subset`); None is all.
+        index: Examples of S_val in the loss ``[m]`` (a mini-batch, see `Task.subset`); None means all.
 
     Returns:
         The loss and ``{name: gradient}`` with the names of ``task.tensors(s_val)``.

@@ -1,8 +1,7 @@
-"""Products with the curvature of the training loss and with its mixed derivatives; no matrix is ever stored.
+"""Products with the curvature of the training loss and with its mixed derivatives, without storing a matrix.
 
-A product is linearised once, at theta, and then applied: the model does not run forward again for every
-vector, and under a ``vmap`` over vectors alone the linearisation is shared. Its memory is that of one
-recorded gradient.
+A product is linearised once, at theta, and then applied. The model does not run forward again for every
+vector, and a ``vmap`` over vectors shares the linearisation. It needs the memory of one recorded gradient.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ Curvature = Callable[[Task, Params, Tensor, Any], MatVec]
 
 
 def _linearise(function: Callable[..., Any], *at: Any) -> tuple[Any, Callable[..., Any]]:
-    """The value at a point and v -> (Jacobian)^T v there."""
+    """The value at a point, and v -> (Jacobian)^T v there."""
     result: Any = vjp(function, *at)
     return result[0], result[1]
 
 
 def hessian_product(task: Task, params: Params, lam: Tensor, data: Any) -> MatVec:
-    """v -> (d^2 L^train / d theta^2) v, one double backward pass a product.
+    """v -> (d^2 L^train / d theta^2) v, one double backward pass per product.
 
     Args:
         task: What is learned.
-        params: theta, where the Hessian is taken.
+        params: theta, the point of the Hessian.
         lam: lambda ``[H]``.
         data: The training set.
     """
@@ -49,11 +48,10 @@ def hessian_product(task: Task, params: Params, lam: Tensor, data: Any) -> MatVe
 def gauss_newton_product(task: Task, params: Params, lam: Tensor, data: Any) -> MatVec:
     """v -> J^T (d^2 loss / d outputs^2) J v + (d^2 penalty / d theta^2) v with J = d predict / d theta.
 
-    Positive semi-definite wherever the loss is convex in the outputs and the penalty in theta; it leaves out
-    the second derivative of the model, so it equals the Hessian for models that are linear in theta and
-    where every example is fitted exactly. The model is linearised once, when the product is made: J^T by
-    reverse mode and J as the transpose of that (linear) map, so that a product does not run the model
-    forward again.
+    It is positive semi-definite if the loss is convex in the outputs and the penalty in theta. It drops the
+    model's second derivative, so it equals the Hessian if the model is linear in theta or every example is
+    fitted exactly. The model is linearised once, when the product is made: J^T by reverse mode and J as the
+    transpose of that linear map, so a product does not run the model forward again.
     """
 
     def predict(p: Params) -> Tensor:
@@ -94,7 +92,7 @@ def mixed_product(task: Task, params: Params, lam: Tensor, data: Any, direction:
         direction: A direction ``[H]`` in lambda.
 
     Returns:
-        Tensors shaped as ``params``.
+        Tensors with the shapes of ``params``.
     """
     _, pull = _linearise(lambda p: grad(task.train_loss, argnums=1)(p, lam, data), params)
     result: Params = pull(direction)[0]
@@ -113,15 +111,15 @@ def gradient_and_tangents(
 ) -> tuple[Params, Params]:
     """d L^train / d theta and its total derivatives in lambda along ``response``.
 
-    The Hessian in (theta, lambda) together is symmetric, so its product with (J_h, e_h) by reverse mode is
-    the tangent.
+    The joint Hessian in (theta, lambda) is symmetric, so its reverse-mode product with (J_h, e_h) is the
+    tangent.
 
     Args:
-        response: J = d theta / d lambda, leading dimension H.
+        response: J = d theta / d lambda, with leading dimension H.
         basis: The identity ``[H, H]``.
 
     Returns:
-        The gradient, and (d^2 L / d theta^2) J_h + d^2 L / d theta d lambda_h with a leading dimension H.
+        The gradient, and (d^2 L / d theta^2) J_h + d^2 L / d theta d lambda_h with leading dimension H.
     """
     both = grad(task.train_loss, argnums=(0, 1))
     (gradient, _), pull = _linearise(lambda p, at: both(p, at, data), params, lam)

@@ -1,13 +1,13 @@
 """The hypergradient d L^val(theta*(lambda), lambda) / d lambda by the implicit function theorem, eq. (IFT).
 
-Two forms of the same derivative: the adjoint form (`hypergradient`: one solve, whatever the dimension of
-lambda) and the best-response form (`best_response`: one solve a dimension, after which the hypergradient of
-*any* validation set costs one gradient). The responses of finite training runs (`unrolled_response`,
-`adam_response`) need no optimum and no solve: they are exact for the run as it is, at the cost of a tangent a
-dimension beside every step.
+There are two forms of the same derivative. The adjoint form (`hypergradient`) takes one solve, whatever the
+dimension of lambda. The best-response form (`best_response`) takes one solve per dimension; after that, the
+hypergradient of *any* validation set costs one gradient. The responses of finite training runs
+(`unrolled_response`, `adam_response`) need no optimum and no solve: they are exact for the given run, at the
+cost of one tangent per dimension in every step.
 
-Functions without ``batched_`` treat one lambda and may be used inside ``torch.func.vmap``; the ``batched_``
-forms do that.
+Functions without ``batched_`` handle one lambda and work inside ``torch.func.vmap``, as in the ``batched_``
+forms.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Hypergradient(NamedTuple):
     """d L^val(theta*(lambda), lambda) / d lambda in its two parts, ``[H]`` (``[B, H]`` in a batch).
 
     Attributes:
-        direct: d L^val / d lambda at fixed theta. Not zero where lambda enters the model, as a filter or an
-            architecture does.
+        direct: d L^val / d lambda at fixed theta. Not zero if lambda enters the model, e.g. as a filter or an
+            architecture.
         implicit: Through theta*(lambda): - (d^2 L^train / d lambda d theta) A^-1 (d L^val / d theta).
         diagnostics: How the solve went.
     """
@@ -58,7 +58,7 @@ def hypergradient(
     solver: Solver,
     curvature: str = "gauss_newton",
 ) -> Hypergradient:
-    """Eq. (IFT) at one lambda, in memory that does not depend on the number of the solver's iterations.
+    """Eq. (IFT) at one lambda; memory does not depend on the solver's number of iterations.
 
     Args:
         task: What is learned.
@@ -80,7 +80,7 @@ def hypergradient(
 def solve_response(
     task: Task, params: Params, lam: Tensor, train: Any, solver: Solver, curvature: str = "gauss_newton"
 ) -> Solution:
-    """`best_response` as ``x``, together with the diagnostics ``[H]`` of its solves."""
+    """`best_response` as ``x``, with the diagnostics ``[H]`` of its solves."""
     product = get_curvature(curvature)(task, params, lam, train)
 
     def one(direction: Tensor) -> Solution:
@@ -93,16 +93,16 @@ def solve_response(
 def best_response(
     task: Task, params: Params, lam: Tensor, train: Any, solver: Solver, curvature: str = "gauss_newton"
 ) -> Params:
-    """J = d theta* / d lambda, one solve a dimension: J_h = - A^-1 d^2 L^train / d theta d lambda_h.
+    """J = d theta* / d lambda, one solve per dimension: J_h = - A^-1 d^2 L^train / d theta d lambda_h.
 
     Returns:
-        Tensors shaped as ``params`` with a leading dimension H.
+        Tensors with the shapes of ``params`` and a leading dimension H.
     """
     return solve_response(task, params, lam, train, solver, curvature).x
 
 
 def response_hypergradient(task: Task, params: Params, lam: Tensor, response: Params, val: Any) -> Tensor:
-    """g_h = <d L^val / d theta, J_h> + d L^val / d lambda_h, ``[H]``: no solve, whatever the validation set.
+    """g_h = <d L^val / d theta, J_h> + d L^val / d lambda_h, ``[H]``, without a solve.
 
     Args:
         response: J, from `best_response`, `unrolled_response` or `adam_response`.
@@ -117,9 +117,9 @@ def response_hypergradient(task: Task, params: Params, lam: Tensor, response: Pa
 def unrolled_response(
     task: Task, params0: Params, lam: Tensor, train: Any, steps: int, lr: float
 ) -> tuple[Params, Params]:
-    """theta_K after K gradient-descent steps and J_K = d theta_K / d lambda, carried forward.
+    """theta_K after K gradient-descent steps, and J_K = d theta_K / d lambda in forward mode.
 
-    Memory does not grow with K. Started at the optimum, J_K is the best response with K Neumann terms at
+    Memory does not grow with K. If started at the optimum, J_K is the best response with K Neumann terms and
     alpha = lr.
 
     Returns:
@@ -140,10 +140,9 @@ def adam_response(
 ) -> tuple[Params, Params]:
     """theta_K of the recipe (full-batch Adam, ``steps`` steps of size ``lr``) and J_K = d theta_K / d lambda.
 
-    The exact response of the recipe as it is run: no optimum is assumed. Weight decay is part of the
-        training loss
-    (`Task.penalty`), so the recipe's own coefficient is not read here. Where the gradient of a parameter has
-    been zero in every step, the derivative of the square root in Adam's denominator is taken as zero.
+    This is the exact response of the recipe; it assumes no optimum. Weight decay is part of the training loss
+    (`Task.penalty`), so the recipe's own coefficient is ignored. If a parameter's gradient was zero in every
+    step, the derivative of the square root in Adam's denominator is taken as zero.
 
     Returns:
         ``(theta_K, J_K)``; J has a leading dimension H.
@@ -171,7 +170,7 @@ def adam_response(
 
 
 def _no_response(params: Params, lam: Tensor) -> tuple[Params, Tensor]:
-    """J = 0, leading dimension H, and the identity ``[H, H]``."""
+    """J = 0 with leading dimension H, and the identity ``[H, H]``."""
     zero = {name: torch.zeros_like(tensor).expand(len(lam), *tensor.shape) for name, tensor in params.items()}
     return zero, torch.eye(len(lam), dtype=lam.dtype, device=lam.device)
 
@@ -258,7 +257,7 @@ def batched_adam_response(
 
 
 def check_batch(params: Params, lam: Tensor) -> None:
-    """Refuse a batch whose parts do not belong together."""
+    """Refuse params and lam of different batch sizes."""
     if lam.dim() != 2:
         raise InputError(f"lam: a batch [B, H] is needed, got shape {tuple(lam.shape)}")
     for name, tensor in params.items():

@@ -1,7 +1,7 @@
 """Yardsticks for tiny instances: the nested problems that condensation avoids, solved directly.
 
-Both record K steps of inner training and differentiate through them, so memory grows with K: what alignment
-gives up against them is measured in the tests.
+Both record K steps of inner training and differentiate through them, so memory grows with K. The tests
+measure what alignment loses against them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hcdc.tasks import Task
 
 
 def unrolled_params(task: Task, params0: Params, lam: Tensor, data: Any, steps: int, lr: float) -> Params:
-    """theta_K after K gradient-descent steps on ``data``, recorded: differentiable in ``data`` and lambda."""
+    """theta_K after K recorded gradient-descent steps on ``data``; differentiable in ``data`` and lambda."""
     params = params0
     for _ in range(steps):
         params = add(params, grad(task.train_loss)(params, lam, data), -lr)
@@ -44,12 +44,12 @@ def sdc_unrolled(
         task: What is learned; its training set is T.
         params0: theta_0, fixed.
         lam: lambda ``[H]``, fixed.
-        s_train: Where the synthetic set begins.
+        s_train: The initial synthetic set.
         inner_steps, inner_lr: Gradient descent on the synthetic set.
         outer_steps, outer_lr: Adam on its learnable tensors.
 
     Returns:
-        The learned set and the objective before each step and after the last, ``[outer_steps + 1]``.
+        The learned set, and the objective before each step and after the last, ``[outer_steps + 1]``.
     """
 
     def objective(tensors: dict[str, Tensor]) -> Tensor:
@@ -63,14 +63,14 @@ def sdc_unrolled(
 
 
 class NestedResult(NamedTuple):
-    """What `nested_hcdc` found.
+    """The result of `nested_hcdc`.
 
     Attributes:
         s_train, s_val: The learned sets.
         history: The relaxed objective before each step and after the last.
-        choice: Index of lambda^S in the grid, the minimum of L*_S there.
-        truth: L*_T of every lambda of the grid ``[G]``.
-        proxy: L*_S of every lambda of the grid ``[G]`` for the learned sets.
+        choice: Index of lambda^S, the minimum of L*_S on the grid.
+        truth: L*_T at every lambda of the grid ``[G]``.
+        proxy: L*_S at every lambda of the grid ``[G]`` for the learned sets.
     """
 
     s_train: Any
@@ -84,7 +84,7 @@ class NestedResult(NamedTuple):
 def optimised_losses(
     task: Task, params0: Params, grid: Tensor, train: Any, val: Any, inner_steps: int, inner_lr: float
 ) -> Tensor:
-    """L*(lambda) ``[G]`` of a grid ``[G, H]`` after unrolled training on ``train``; differentiable."""
+    """L*(lambda) ``[G]`` on a grid ``[G, H]`` after unrolled training on ``train``; differentiable."""
 
     def one(lam: Tensor) -> Tensor:
         return task.val_loss(unrolled_params(task, params0, lam, train, inner_steps, inner_lr), lam, val)
@@ -109,12 +109,12 @@ def nested_hcdc(
     """The naive problem, eq. (hcdc-bl): min_S L*_T(lambda^S(S)) with lambda^S = argmin over a grid of L*_S.
 
     The arg min is relaxed to weights softmax(-L*_S / temperature), and the objective is the weighted mean of
-    L*_T; its gradient in S_train and S_val goes through the weights and through the recorded inner training.
+    L*_T. Its gradient in S_train and S_val passes through the weights and the recorded inner training.
 
     Args:
         grid: The candidates lambda ``[G, H]``.
-        s_train, s_val: Where the synthetic sets begin.
-        temperature: Of the relaxed arg min, in the unit of the validation loss.
+        s_train, s_val: The initial synthetic sets.
+        temperature: Temperature of the relaxed arg min, in units of the validation loss.
     """
     if grid.dim() != 2 or len(grid) < 2:
         raise InputError(f"grid: at least 2 candidates [G, H] are needed, got shape {tuple(grid.shape)}")
@@ -143,7 +143,7 @@ def nested_hcdc(
 def _adam(
     objective: Callable[[dict[str, Tensor]], Tensor], starts: dict[str, Tensor], steps: int, lr: float
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Adam on a dict of tensors; the last iterate and the objective along the way ``[steps + 1]``."""
+    """Adam on a dict of tensors; returns the last iterate and the objective along the way ``[steps + 1]``."""
     tensors = {name: tensor.detach().clone().requires_grad_() for name, tensor in starts.items()}
     optimiser = torch.optim.Adam(list(tensors.values()), lr=lr)
     history = []

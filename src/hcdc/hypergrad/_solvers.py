@@ -1,9 +1,8 @@
-"""Solvers of A x = b that see A only through its products.
+"""Solvers for A x = b that use A only through its products.
 
-A solver is a function ``(matvec, rhs) -> Solution``; the functions here are factories that hold its
-settings. Every solver runs a fixed number of iterations and freezes finished lanes by a mask, because
-stopping on data does not ``vmap``. All diagnostics are tensors: scalars for one system, ``[B]`` under
-``vmap``.
+A solver is a function ``(matvec, rhs) -> Solution``; the factories here hold its settings. Every solver runs
+a fixed number of iterations and freezes finished lanes by a mask, because data-dependent stopping does not
+``vmap``. All diagnostics are tensors: scalars for one system, ``[B]`` under ``vmap``.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ class Diagnostics(NamedTuple):
     """How a solve went.
 
     Attributes:
-        residual: ||b - A x|| / ||b||, of the damped matrix if there is damping.
-        iterations: Iterations whose result is in x, int64.
+        residual: ||b - A x|| / ||b||, for the damped matrix if there is damping.
+        iterations: Iterations that contributed to x, int64.
         stopped: Why the solver stopped, int64: 0 converged, 1 iterations used up, 2 negative curvature, 3
             diverging (see `REASONS`).
-        top_eigenvalue: Largest eigenvalue in modulus as far as the solver saw it (a lower bound unless the
-            solver is `exact`); NaN where it was not measured.
+        top_eigenvalue: Largest eigenvalue modulus that the solver saw (a lower bound unless the solver is
+            `exact`); NaN if not measured.
     """
 
     residual: Tensor
@@ -66,7 +65,7 @@ Solver = Callable[[MatVec, Params], Solution]
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Switch TF32 off (its 10-bit mantissa ruins a solve) and restore what was set before."""
+    """Switch TF32 off (its 10-bit mantissa ruins a solve), and restore the old setting afterwards."""
     matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     try:
@@ -81,10 +80,10 @@ def damped(matvec: MatVec, damping: float) -> MatVec:
 
 
 def top_eigenvalue(matvec: MatVec, like: Params, iterations: int = 10) -> Tensor:
-    """Largest modulus of an eigenvalue of a symmetric matrix, from below; one product an iteration.
+    """A lower bound on the largest eigenvalue modulus of a symmetric matrix; one product per iteration.
 
-    The start is a fixed low-discrepancy vector, not a random one and not the right-hand side: a solve and
-    its adjoint then find the same scale, and no lane of a ``vmap`` draws random numbers.
+    It starts from a fixed low-discrepancy vector, neither random nor the right-hand side: a solve and its
+    adjoint then find the same scale, and no ``vmap`` lane draws random numbers.
     """
     first = next(iter(like.values()))
     steps = torch.arange(1, size(like) + 1, dtype=torch.float64, device=first.device)
@@ -108,13 +107,12 @@ def neumann(
     """x = alpha sum_{j < terms} (I - alpha A)^j b, the Neumann series; memory does not grow with ``terms``.
 
     Equal to differentiating through ``terms`` gradient-descent steps of size alpha at the optimum. It
-    converges if 0 < alpha * eigenvalue < 2 for every eigenvalue, so with negative curvature no alpha
-    converges. A lane whose terms begin to grow is therefore frozen at its best partial sum (at least one
-    term) and flagged as diverging. The residual
-    is exact and free: b - A x is the first term left out.
+    converges if 0 < alpha * eigenvalue < 2 for every eigenvalue, so never with negative curvature. A lane
+    whose terms begin to grow is therefore frozen at its best partial sum (at least one term) and flagged as
+    diverging. The residual is exact and free: b - A x is the first omitted term.
 
     Args:
-        terms: How many terms, one product each.
+        terms: Number of terms, one product each.
         alpha: The scale, or ``"auto"``: 1 / top eigenvalue by power iteration.
         damping: Added to the diagonal.
         power_iterations: Products spent on ``alpha="auto"``.
@@ -165,7 +163,7 @@ def neumann(
 
 
 def conjugate_gradient(iterations: int = 20, damping: float = 0.0, tolerance: float = 1e-6) -> Solver:
-    """Conjugate gradients, for positive definite matrices; a lane that meets p^T A p <= 0 stops, flagged.
+    """Conjugate gradients, for positive definite matrices; a lane with p^T A p <= 0 stops and is flagged.
 
     Args:
         iterations: Most iterations, one product each; finished lanes wait.
@@ -209,7 +207,7 @@ def conjugate_gradient(iterations: int = 20, damping: float = 0.0, tolerance: fl
 
 
 def identity(scale: float = 1.0) -> Solver:
-    """x = scale * b: the inverse replaced by a multiple of the identity; one product, for the residual only.
+    """x = scale * b: a multiple of the identity replaces the inverse; one product, only for the residual.
 
     Args:
         scale: The multiple.
@@ -227,9 +225,9 @@ def identity(scale: float = 1.0) -> Solver:
 
 
 def exact(damping: float = 0.0) -> Solver:
-    """The dense matrix, P products, and its eigenvalues: for small problems and as the oracle of tests.
+    """Solves with the dense matrix (P products) and its eigenvalues: for small problems and tests.
 
-    An indefinite matrix is inverted all the same and flagged (2). Refuses more than 20,000 parameters.
+    An indefinite matrix is still inverted, and flagged (2). Refuses more than 20,000 parameters.
 
     Args:
         damping: Added to the diagonal.
@@ -274,7 +272,7 @@ def get_solver(name: str, **settings: Any) -> Solver:
 
 
 def _safe(value: Tensor) -> Tensor:
-    """The value, or 1 where it is 0: a divisor."""
+    """The value as a divisor: 1 where it is 0."""
     return torch.where(value > 0, value, 1)
 
 

@@ -1,9 +1,8 @@
 """The extended search space: p trajectories of hyperparameter optimisation, and the naive paths they replace.
 
-Alignment needs hypergradients on a connected set around the candidates. The paper's set is made of p
-trajectories, one from each candidate, that follow the (synthetic) hypergradient towards a common optimum:
-its size is linear in p. Joining every pair of candidates by a straight path would be connected as well,
-at p (p - 1) / 2 paths.
+Alignment needs hypergradients on a connected set around the candidates. In the paper, this set consists of p
+trajectories, one from each candidate, that follow the (synthetic) hypergradient towards a common optimum. Its
+size is linear in p. Straight paths between all pairs would also connect it, but take p (p - 1) / 2 paths.
 """
 
 from __future__ import annotations
@@ -20,13 +19,12 @@ from hcdc.spaces import Space
 
 
 def trajectory_starts(space: Space, count: int, seed: int) -> Tensor:
-    """Where trajectories begin, ``[p, H]`` float32.
+    """The starts of the trajectories, ``[p, H]`` float32.
 
     Args:
         space: The search space.
-        count: p for an infinite space (random starts) and the most for a finite one, whose candidates are
-            all starts, in their order, if there are no more than that; else ``count`` distinct ones are
-            drawn.
+        count: p for an infinite space (random starts). For a finite space the most starts: all candidates in
+            order if there are no more than this, else ``count`` distinct random ones.
         seed: The user's seed; the role is ``"trajectory"``.
     """
     if count < 1:
@@ -45,7 +43,7 @@ class Trajectories:
         starts: lambda_{i,0} ``[p, H]``.
 
     Attributes:
-        lam: Where the trajectories are now ``[p, H]``.
+        lam: Current positions of the trajectories ``[p, H]``.
         steps: Steps made so far.
     """
 
@@ -64,7 +62,7 @@ class Trajectories:
         """Move every trajectory down its hypergradient ``[p, H]``; returns the new lambda ``[p, H]``."""
         if gradients.shape != self.lam.shape:
             raise InputError(
-                f"gradients: shape {tuple(self.lam.shape)} is needed, one hypergradient a trajectory, "
+                f"gradients: shape {tuple(self.lam.shape)} is needed, one hypergradient per trajectory, "
                 f"got {tuple(gradients.shape)}"
             )
         if not bool(torch.isfinite(gradients).all()):
@@ -79,7 +77,7 @@ class Trajectories:
 
 
 def naive_paths(starts: Tensor, points: int) -> Iterator[Tensor]:
-    """Straight paths between all pairs, each ``[points, H]`` with both ends: O(p^2), for comparison."""
+    """Straight paths between all pairs, each ``[points, H]`` including both ends: O(p^2), for comparison."""
     if points < 2:
         raise InputError(f"points {points}: a path needs at least its 2 ends")
     weights = torch.linspace(0, 1, points, dtype=starts.dtype, device=starts.device)[:, None]
@@ -88,10 +86,10 @@ def naive_paths(starts: Tensor, points: int) -> Iterator[Tensor]:
 
 
 def trajectory_point_count(p: int, points: int) -> int:
-    """Points at which p trajectories of ``points`` points are evaluated: linear in p."""
+    """Number of points on p trajectories of ``points`` points each: linear in p."""
     return p * points
 
 
 def naive_point_count(p: int, points: int) -> int:
-    """Points at which the straight paths between p candidates are evaluated: quadratic in p."""
+    """Number of points on the straight paths between p candidates: quadratic in p."""
     return p * (p - 1) // 2 * points

@@ -33,12 +33,12 @@ def scaled(a: Params, scale: Tensor | float) -> Params:
 
 
 def select(mask: Tensor, a: Params, b: Params) -> Params:
-    """``a`` where the scalar ``mask`` is true, else ``b``; nothing of the other side leaks, not even NaN."""
+    """``a`` where the scalar ``mask`` is true, else ``b``; not even NaN leaks from the other side."""
     return {name: torch.where(mask, a[name], b[name]) for name in a}
 
 
 def combine(weights: Tensor, rows: Params) -> Params:
-    """sum_h weights_h rows_h for weights ``[H]`` and tensors with a leading dimension H."""
+    """sum_h weights_h rows_h, for weights ``[H]`` and tensors with leading dimension H."""
     return {name: torch.tensordot(weights, tensor, dims=1) for name, tensor in rows.items()}
 
 
@@ -48,12 +48,12 @@ def inner_each(rows: Params, a: Params) -> Tensor:
 
 
 def size(a: Params) -> int:
-    """P, how many numbers the parameters hold."""
+    """P, the number of entries of all parameters."""
     return sum(tensor.numel() for tensor in a.values())
 
 
 def flatten(a: Params) -> Tensor:
-    """One vector ``[P]``."""
+    """All parameters as one vector ``[P]``."""
     return torch.cat([tensor.reshape(-1) for tensor in a.values()])
 
 

@@ -1,4 +1,4 @@
-"""Shifts and mirror images: how training images are augmented."""
+"""Augmentation of training images by shifts and mirroring."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from torch import Tensor
 def draw_flip_crop(
     generator: torch.Generator, count: int, pad: int = 4, mirror: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Whether to mirror ``[count]`` (bool; never without ``mirror``) and shifts ``[count, 2]`` (rows,
-    columns) in -pad .. pad."""
+    """Draw which images to mirror ``[count]`` (bool; none without ``mirror``) and shifts ``[count, 2]``
+    (rows, columns) in -pad .. pad."""
     device = generator.device
     flip = torch.rand(count, generator=generator, device=device) < (0.5 if mirror else 0.0)
     return flip, torch.randint(-pad, pad + 1, (count, 2), generator=generator, device=device)
 
 
 def flip_crop(x: Tensor, flip: Tensor, shift: Tensor) -> Tensor:
-    """The usual augmentation of CIFAR: a crop of the image in a border of zeros, then a mirror image.
+    """CIFAR's usual augmentation: crop the zero-padded image, then mirror it.
 
     Args:
         x: Images ``[n, c, h, w]``.
         flip: Which to mirror ``[n]`` (bool).
-        shift: Rows and columns that the crop lies down and to the right ``[n, 2]`` (int64).
+        shift: Rows down and columns to the right by which to move the crop ``[n, 2]`` (int64).
     """
     count, channels, height, width = x.shape
     column = torch.arange(width, device=x.device)

@@ -1,7 +1,7 @@
 """What is learned: a training loss and a validation loss as pure functions of (params, lambda, data).
 
 A new kind of data needs one subclass of `Task`. Everything else (hypergradients, alignment, HCDC, batched
-training, evaluation, the command line) asks this class and never which subclass it was given.
+training, evaluation, the command line) uses this interface and never asks for the subclass.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ class Task(ABC):
     all have that type. Methods are pure: they may be transformed by ``torch.func`` and batched over
     (params, lam) with ``vmap``; ``data`` is shared by the batch.
 
-    The training loss is ``loss(predict(...)) + penalty(...)``: the split is what Gauss-Newton products need.
+    The training loss is ``loss(predict(...)) + penalty(...)``; Gauss-Newton products need this split.
 
     A subclass must define ``kind``, ``init`` and ``predict``. The rest has defaults that fit full-batch
     training of small models on labelled sets that are `Examples`; ``hcdc.testing.TaskConformance`` tests it.
 
     Attributes:
         kind: The registered name, stored in condensed files.
-        data: The data set, with a name and a fingerprint; None for data handed over in memory.
+        data: The data set, with a name and a fingerprint; None for in-memory data.
         flags: Command-line flags that choose among tasks of this kind, such as ``"model"``.
-        spaces: Names of search spaces that fit, the default first; empty if the task brings its own.
+        spaces: Names of suitable search spaces, the default first; empty if the task brings its own.
         engine: What trains its candidates: ``"lanes"`` (one batch) or ``"streams"`` (one network each).
         train_method: The default way to make S_train.
-        preset: The preset of HCDC that fits this task; None takes the defaults.
-        anchored: Values of the full trainings behind original hypergradients serve as anchors of S_val.
-        learns: Settings of alignment that this task understands, among ``adjacency``, ``fanout``, ``nodes``.
+        preset: The HCDC preset for this task; None takes the defaults.
+        anchored: Use the values of full trainings behind original hypergradients as anchors of S_val.
+        learns: Alignment settings that this task understands: ``adjacency``, ``fanout``, ``nodes``.
         recordable: Steps can be recorded as CUDA graphs (no sparse products).
-        mini_batches: Training runs over all of T_train in mini-batches, so a sampled T_train serves the
-            linear systems alone.
-        stands_alone: Validation examples can be taken out of the original data and stored in a file.
+        mini_batches: Training uses mini-batches of all of T_train, so a sampled T_train only serves the
+            linear systems.
+        stands_alone: Validation examples can be stored in a file without the rest of the original data.
         real_metric: What ranks candidates on real validation examples, ``"accuracy"`` or ``"loss"``.
     """
 
@@ -116,11 +116,11 @@ class Task(ABC):
 
     @property
     def name(self) -> str:
-        """What the data is called."""
+        """Name of the data."""
         return "memory" if self.data is None else str(self.data.name)
 
     def describe(self) -> dict[str, Any]:
-        """What a condensed file says about the data."""
+        """How a condensed file describes the data."""
         if self.data is None:
             told = {"name": self.name, "source": "memory", "fingerprint": self.fingerprint()}
             return {**told, "num_classes": self.num_classes, "normalisation": "none", "split": "given"}
@@ -136,52 +136,52 @@ class Task(ABC):
         return f"{self.name}, {told}{self.example_words()}{split}"
 
     def example_words(self) -> str:
-        """What an example is like, for `words`, after a comma; empty by default."""
+        """Describes an example for `words`, starting with a comma; empty by default."""
         return ""
 
     def sized(self, size: int) -> str:
-        """A size of a copy in words."""
+        """The size of a copy in words."""
         return str(size)
 
     def spec(self) -> dict[str, Any]:
-        """JSON-able settings, stored in the condensed file; ``from_spec`` makes the task again."""
+        """JSON-able settings, stored in the condensed file; ``from_spec`` rebuilds the task."""
         return {"name": self.kind}
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any], data: Any) -> Task:
-        """The task that `spec` described, on its data."""
+        """The task described by `spec`, on its data."""
         return cls(data, **{key: value for key, value in spec.items() if key != "name"})  # type: ignore[call-arg]
 
     @classmethod
     def from_flags(cls, data: Any, **flags: Any) -> Task:
-        """The task for some data, as the command line's ``flags`` choose it; those not given are absent."""
+        """The task that the command line's ``flags`` choose for the data; flags not given are absent."""
         return cls(data, **flags)  # type: ignore[call-arg]
 
     @classmethod
     def key_of(cls, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """What of a `spec` says what is computed, not where its code lies."""
+        """The part of a `spec` that says what is computed, without the location of its code."""
         return dict(spec)
 
     def key(self) -> dict[str, Any]:
-        """The part of cache keys that stands for this task; `identity` stands for a candidate."""
+        """This task's part of cache keys; `identity` is the candidate's part."""
         return self.key_of(self.spec())
 
     def same_as(self, spec: Mapping[str, Any]) -> bool:
-        """Whether `spec` describes this task, wherever its code lies."""
+        """Whether `spec` describes this task, wherever its code is located."""
         return self.key() == self.key_of(spec)
 
     def identity(self, space: Space, config: Config) -> str:
-        """The key of a candidate's results: what it is and, for a user's own model, what it computes."""
+        """Key of a candidate's results: its configuration and, for a user's own model, what it computes."""
         return config_hash(config)
 
     @property
     def features(self) -> int:
-        """Features of a node or row, or channels of an image: what networks of a space are built for."""
+        """Features of a node or row, or channels of an image: the input size of networks."""
         return 1
 
     @property
     def image_shape(self) -> tuple[int, ...] | None:
-        """Channels, height and width of its images; None for other data."""
+        """Channels, height and width of images; None for other data."""
         return None
 
     # --- losses ---------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Task(ABC):
         return weighted_mean(F.cross_entropy(outputs, data.y, reduction="none"), data.weight)
 
     def penalty(self, params: Params, lam: Tensor) -> Tensor:
-        """Scalar regulariser of the training loss (weight decay lives here); 0 by default."""
+        """Scalar regulariser in the training loss (including weight decay); 0 by default."""
         return next(iter(params.values())).new_zeros(())
 
     def train_loss(self, params: Params, lam: Tensor, data: Any) -> Tensor:
@@ -222,15 +222,15 @@ class Task(ABC):
         return weighted_mean((outputs.argmax(-1) == data.y).to(outputs.dtype), data.weight)
 
     def target(self) -> Task:
-        """This task with a validation loss that stands for what ranks candidates on the original data.
+        """This task with a validation loss that represents the ranking on the original data.
 
-        Candidates are ranked by their score. Where that has no gradient (accuracy), a smooth stand-in takes
-        the place of the validation loss when original hypergradients are taken. Itself by default.
+        Scores rank candidates. If the score has no gradient (accuracy), a smooth stand-in replaces the
+        validation loss in original hypergradients. By default the task itself.
         """
         return self
 
     def prepare(self, data: Any) -> None:
-        """Make what ``predict`` needs of ``data`` before any ``torch.func`` transform; nothing by default."""
+        """Compute what ``predict`` needs from ``data`` before any ``torch.func`` transform; optional."""
         return
 
     # --- synthetic data -------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ class Task(ABC):
 
     @property
     def least(self) -> int:
-        """Size of the smallest set that may be made: one example per class."""
+        """Smallest allowed set size: one example per class."""
         return self.num_classes or 1
 
     def most(self, part: str) -> int:
@@ -285,7 +285,7 @@ class Task(ABC):
         return len(self.part(part))
 
     def val_size(self, train_size: int) -> int:
-        """|S_val| where nothing is said: the original ratio of validation to training examples."""
+        """The default |S_val|: keeps the original ratio of validation to training examples."""
         return min(max(round(train_size * len(self.val) / len(self.train)), self.least), len(self.val))
 
     def check_size(self, part: str, size: int) -> None:
@@ -293,27 +293,27 @@ class Task(ABC):
         return
 
     def pool(self, size: int, seed: int) -> Any:
-        """``size`` random examples of T_val, all of them where it has fewer (role ``"pool"``)."""
+        """``size`` random examples of T_val, or all if it has fewer (role ``"pool"``)."""
         size = min(size, len(self.val))
         order = torch.randperm(len(self.val), generator=stream(seed, "pool"))[:size].sort().values
         return self.subset(self.val, order)
 
     def unweighable(self) -> str:
-        """Why weighted real examples cannot be S_val, and what to choose instead; empty if they can."""
+        """Why S_val cannot be weighted real examples, and what to choose instead; empty if it can."""
         if self.num_classes is not None:
             return ""
         return "weights are fitted to losses of classes, and this task has none; choose 'probes' or 'both'"
 
     def val_method(self, truth: bool) -> str:
-        """The default way to make S_val for HCDC, with or without a table of full-data results."""
+        """HCDC's default way to make S_val, with or without a table of full-data results."""
         return "both"
 
     def rival_sets(self, size: int, seed: int) -> dict[str, tuple[Any, str]]:
-        """Further small validation sets to judge a copy against, by name, each with its words; none here."""
+        """Extra small validation sets to compare a copy with, by name, each with a description."""
         return {}
 
     def constant_score(self) -> float:
-        """Score on T_val of a constant predictor: the commonest class of T_train, or its mean."""
+        """Score of a constant predictor on T_val: the most common class of T_train, or its mean."""
         y = self.train.y
         if self.num_classes is None:
             outputs = y.mean().expand(len(self.val), 1)
@@ -340,34 +340,34 @@ class Task(ABC):
         if relaxation == "softmax":
             return bound
         raise InputError(
-            f"relaxation '{relaxation}' draws the operations of cells, and the networks of this task and "
-            f"space '{space.name}' have none; leave it out, or take images and NASBench201"
+            f"relaxation '{relaxation}' draws the operations of cells, but the networks of this task and "
+            f"space '{space.name}' have none; leave it out, or use images and NASBench201"
         )
 
     def for_learning(self, structure: str, adjacency: bool) -> Task:
-        """This task as S_val is learned: how its examples are joined, and whether edges are learned too."""
+        """This task for learning S_val: how its examples are joined, and whether edges are learned too."""
         return self
 
     def sampled(self, nodes: int, fanouts: Sequence[int], seed: int) -> tuple[Any, Any]:
-        """T_train and T_val, or smaller sets that stand for them where the original does not fit."""
+        """T_train and T_val, or smaller samples if the original sets do not fit."""
         return self.train, self.val
 
     def curved(self, data: Any, count: int, generator: torch.Generator) -> Any:
-        """The examples of S_train from which linear systems are made: all, or ``count`` of them."""
+        """The examples of S_train used in linear systems: all, or ``count`` of them."""
         return data
 
     def augmented(self, data: Any, recipe: Recipe, generator: torch.Generator) -> Any:
-        """Training examples as a step meets them: augmented where the recipe says so."""
+        """Training examples as a step sees them, augmented if the recipe says so."""
         return data
 
     # --- training -------------------------------------------------------------------------------------------
 
     def recipes(self, train_size: int, epochs: int, metric: str) -> tuple[Recipe, Recipe]:
-        """How candidates are trained on the full data and on the copy, where nothing else is said.
+        """The default recipes on the full data and on the copy.
 
         Args:
             train_size: |S_train|.
-            epochs: Epochs of a full-data training, where training takes mini-batches.
+            epochs: Epochs of a full-data training, if training uses mini-batches.
             metric: What ranks candidates on the copy.
         """
         scored = "loss" if self.num_classes is None else "accuracy"
@@ -375,14 +375,14 @@ class Task(ABC):
         return full, dataclasses.replace(full, metric=metric)
 
     recipe_settings: ClassVar[tuple[str, ...]] = ("steps", "lr", "seeds", "metric")
-    """Settings of a recipe that a user may change."""
+    """Recipe settings that a user may change."""
 
     def check_recipe(self, argument: str, recipe: Recipe) -> None:
-        """Refuse a recipe that this task cannot follow; ``argument`` is what the user calls it."""
+        """Refuse a recipe that this task cannot follow; ``argument`` is the user's name for it."""
         return
 
     def for_epochs(self, recipe: Recipe, epochs: int) -> Recipe:
-        """A full recipe with so many epochs, where a user changed its batch."""
+        """The full recipe for this many epochs, after a user changed its batch size."""
         return recipe
 
     def relaxed_recipe(self, full: Recipe, small: Recipe) -> Recipe:
@@ -390,16 +390,16 @@ class Task(ABC):
         return full
 
     def by_recipe(self, recipe: Recipe, train: Any = None) -> Task:
-        """This task with the losses of a recipe: its weight decay is in the training loss.
+        """This task with a recipe's losses: its weight decay enters the training loss.
 
         Args:
             recipe: The recipe.
-            train: The training set, where networks are scored with its statistics.
+            train: The training set, if networks are scored with its statistics.
         """
         return self
 
     def recipes_around(self, recipe: Recipe) -> list[Recipe]:
-        """The recipe itself, twice and half its steps, twice its learning rate: what probes choose from."""
+        """The recipes that probes choose from: itself, twice and half its steps, twice its learning rate."""
         change = dataclasses.replace
         return [
             recipe,
@@ -411,8 +411,7 @@ class Task(ABC):
     def lanes(self, data: Any, device: torch.device | str) -> int:
         """How many candidates to train at once: enough to fill the machine, few enough to fit its memory.
 
-        The number depends on the size of the data alone, not on what is free now, so that equal runs take
-        equal steps.
+        It depends only on the size of the data, not on free memory, so equal runs take equal steps.
         """
         return 256 if torch.device(device).type == "cuda" else 16
 
@@ -420,15 +419,15 @@ class Task(ABC):
 
     @property
     def one_network(self) -> str:
-        """Why all candidates of a space would be one network; empty where they differ."""
+        """Why all candidates of a space would be the same network; empty if they differ."""
         return ""
 
     def network(self, space: Space, config: Config) -> Network:
-        """The network of a candidate, where the task's engine trains networks one by one."""
+        """A candidate's network, for engines that train networks one by one."""
         raise InputError(f"a {self.kind} task has no network per candidate; its engine must be 'lanes'")
 
     def inputs(self, x: Tensor) -> Tensor:
-        """What networks see of stored inputs ``[m, ...]``; the same by default."""
+        """Turn stored inputs ``[m, ...]`` into network inputs; the identity by default."""
         return x
 
     def fit(self, space: Space) -> None:
@@ -436,7 +435,7 @@ class Task(ABC):
         self.bind(space, space.sample(1, numpy_stream(0, "fit"))[0])
 
     def parameter_count(self, space: Space, config: Config) -> int | None:
-        """Number of parameters of a candidate; None where nobody knows."""
+        """Number of parameters of a candidate; None if unknown."""
         return None
 
     def to(self, device: torch.device | str) -> Self:

@@ -30,7 +30,7 @@ STRUCTURES = ("induced", "reach")
 
 
 def graph_lanes(most: int, data: Nodes, device: torch.device | str) -> int:
-    """At most ``most`` lanes: one takes 3 to 8 KiB per node at its peak, in a Gauss-Newton product."""
+    """At most ``most`` lanes; each peaks at 3 to 8 KiB per node, in a Gauss-Newton product."""
     nodes_at_once = 9_000_000 if torch.device(device).type == "cuda" else 4_000_000
     return max(1, min(most, nodes_at_once // data.graph.num_nodes))
 
@@ -38,19 +38,19 @@ def graph_lanes(most: int, data: Nodes, device: torch.device | str) -> int:
 @register_task
 @dataclass(frozen=True, eq=False)
 class GraphTask(Task):
-    """Cross-entropy on the labelled nodes of a graph, weight decay in the training loss.
+    """Cross-entropy on the labelled nodes of a graph; the training loss includes weight decay.
 
     Attributes:
         data: The data set.
         setting: ``"transductive"``: training sees the whole graph and the labels of the training nodes;
-            ``"inductive"``: training sees the subgraph of the training nodes only, validation and test nodes
-            are judged in the subgraphs of their own, as GCond does.
+            ``"inductive"``: training sees only the subgraph of the training nodes, and validation and test
+            nodes are scored in their own subgraphs, as in GCond.
         weight_decay: Coefficient of ``w/2 ||theta||^2``.
-        structure: Edges of sampled small sets: ``"induced"`` subgraph, or ``"reach"``, see
+        structure: Edges of sampled small sets: the ``"induced"`` subgraph, or ``"reach"``, see
             `Graph.reach_subgraph`.
-        learn_adjacency: The weights of the edges that a synthetic validation graph begins with are learned
-            beside its features; a weight that reaches 0 stays there.
-        smooth: The validation loss is minus the soft accuracy, see `soft_accuracy`; set by `target`.
+        learn_adjacency: Also learn the weights of a synthetic validation graph's initial edges; a weight that
+            reaches 0 stays there.
+        smooth: Use minus the soft accuracy as validation loss, see `soft_accuracy`; set by `target`.
         net: The network, set by `bind`.
     """
 
@@ -121,7 +121,7 @@ class GraphTask(Task):
         return "weighted validation nodes would keep the whole graph; choose 'probes', 'both' or 'real'"
 
     def pool(self, size: int, seed: int) -> Nodes:
-        """All of T_val: a validation node needs the whole graph anyway."""
+        """All of T_val, since a validation node needs the whole graph anyway."""
         return self.val
 
     def lanes(self, data: Nodes, device: torch.device | str) -> int:
@@ -172,17 +172,17 @@ class GraphTask(Task):
         return (outputs.argmax(-1) == data.y).to(outputs.dtype).mean()
 
     def labels(self, part: str, size: int) -> Tensor:
-        """Labels ``[size]`` of a small set, sorted by class, in the original's proportions."""
+        """Labels ``[size]`` of a small set, sorted by class, in the original proportions."""
         return allocate_labels(self.part(part).y, size, self.num_classes, f"{part}_size")
 
     def chosen(self, part: str, picked: Tensor) -> Nodes:
-        """The labelled nodes at positions ``picked`` ``[m]`` of a part with their induced subgraph, dense."""
+        """The labelled nodes at positions ``picked`` ``[m]`` of a part, with their dense induced subgraph."""
         nodes = self.part(part)
         picked = picked.to(nodes.y.device)
         return Nodes(nodes.graph.subgraph(nodes.positions()[picked]), nodes.y[picked])
 
     def sample(self, part: str, size: int, seed: int, balanced: bool = False) -> Nodes:
-        """Class-proportional random nodes, sorted by class, with the edges that ``structure`` says."""
+        """Class-proportional random nodes, sorted by class, with edges according to ``structure``."""
         nodes = self.part(part)
         labels = allocate_labels(nodes.y, size, self.num_classes, f"{part}_size", balanced)
         wanted = labels.bincount(minlength=self.num_classes)
@@ -195,7 +195,7 @@ class GraphTask(Task):
         return Nodes(graph, nodes.y[picked])
 
     def rival_sets(self, size: int, seed: int) -> dict[str, tuple[Nodes, str]]:
-        """S_val before it is learned: random validation nodes joined by reach."""
+        """S_val before learning: random validation nodes joined by reach."""
         near = dataclasses.replace(self, structure="reach").sample("val", size, seed)
         return {"reach": (near, f"{size} random validation nodes joined by reach")}
 
@@ -210,13 +210,13 @@ class GraphTask(Task):
         return found[0], found[1]
 
     def sampled_part(self, part: str, nodes: int, fanouts: Sequence[int], seed: int) -> Nodes:
-        """Some labelled nodes of ``part`` in a sampled neighbourhood, where the graph itself does not fit.
+        """Some labelled nodes of ``part`` in a sampled neighbourhood, for graphs that do not fit.
 
         Args:
             part: ``"train"``, ``"val"`` or ``"test"``.
-            nodes: Labelled nodes, drawn at random; 0 or more than there are: all.
-            fanouts: Neighbours kept at each hop, see `Graph.sample_neighbours`; none is the whole graph.
-            seed: Decides the draws (role ``"neighbours"``).
+            nodes: Number of labelled nodes, drawn at random; all if 0 or too large.
+            fanouts: Neighbours kept at each hop, see `Graph.sample_neighbours`; empty means the whole graph.
+            seed: Determines the draws (role ``"neighbours"``).
         """
         whole = self.part(part)
         rng = numpy_stream(seed, "neighbours", part)
@@ -230,7 +230,7 @@ class GraphTask(Task):
         return Nodes(graph, y, places)
 
     def tensors(self, data: Nodes) -> dict[str, Tensor]:
-        """Features; with ``learn_adjacency`` also what `replace` makes a symmetric adjacency >= 0 of."""
+        """Features; with ``learn_adjacency`` also the tensor that `replace` turns into an adjacency."""
         assert isinstance(data.graph.x, Tensor), "a synthetic graph has dense features"
         if not self.learn_adjacency:
             return {"x": data.graph.x}

@@ -1,4 +1,4 @@
-"""Image classification by networks of a search space, by ConvNet-3, or by a user's own modules."""
+"""Image classification with networks of a search space, ConvNet-3 or a user's own modules."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ VALIDATED = 4
 """Validation images per training image in an original hypergradient: they need one gradient, no products."""
 
 VAL_RATIO = 0.4
-"""Validation images per training image of a copy: 20 and 50 per class."""
+"""Validation images per training image in a copy: 20 for 50 per class."""
 
 
 @register_task
 @dataclass(frozen=True, eq=False)
 class ImageTask(Task):
-    """Cross-entropy on labelled images, weight decay in the training loss.
+    """Cross-entropy on labelled images; the training loss includes weight decay.
 
-    Images that are stored as uint8 are normalised, channel by channel, when a network sees them; floating
-    point images are taken as they are: original ones are normalised once, synthetic ones live in the
-    normalised space and are never clipped.
+    Images stored as uint8 are normalised per channel when a network sees them. Floating point images are used
+    as they are: original ones are normalised once, synthetic ones live in the normalised space and are never
+    clipped.
 
     Attributes:
         data: The data set.
-        model: ``"space"``: networks of the search space (NAS-Bench-201 cells); ``"convnet"``: ConvNet-3; or a
-            factory of your own, see `ModuleNetwork`.
+        model: ``"space"``: networks of the search space (NAS-Bench-201 cells); ``"convnet"``: ConvNet-3; or
+            your own factory, see `ModuleNetwork`.
         weight_decay: Coefficient of ``w/2 ||theta||^2``.
-        smooth: The validation loss is minus the soft accuracy, see `soft_accuracy`; set by `target`.
+        smooth: Use minus the soft accuracy as validation loss, see `soft_accuracy`; set by `target`.
         net: The network, set by `bind`.
-        reference: Images ``[r, c, h, w]``, as networks see them, whose statistics BatchNorm takes in the
-            validation loss; None takes those of the validation set.
+        reference: Network inputs ``[r, c, h, w]`` for BatchNorm's statistics in the validation loss; None
+            takes them from the validation set.
     """
 
     data: ImageData
@@ -137,8 +137,8 @@ class ImageTask(Task):
 
     @property
     def augmentation(self) -> str:
-        """What training on the full data is augmented by where nothing else is said: grey images, which are
-        often of signs that a mirror makes wrong, are shifted alone; coloured ones are mirrored too."""
+        """Default augmentation on the full data: shifts, and mirroring for coloured images only, since grey
+        images often show characters."""
         return "crop" if self.data.shape[0] == 1 else "flip-crop"
 
     def inputs(self, x: Tensor) -> Tensor:
@@ -146,15 +146,15 @@ class ImageTask(Task):
         return x if x.is_floating_point() else self.data.normalised(x)
 
     def network(self, space: Space | None = None, config: Config | None = None) -> Network:
-        """The network of a candidate; the relaxed one of the space where ``config`` is None."""
+        """The network of a candidate; the relaxed network of the space if ``config`` is None."""
         channels, height, width = self.data.shape
         if self.model == "convnet":
             return ConvNet(channels, self.num_classes, (height, width))
         if not isinstance(self.model, str):
             if config is None:
                 raise InputError(
-                    "model: a factory of modules has no relaxed network, so hypergradients in lambda do not "
-                    "exist; choose val_method 'probes', 'weighted', 'same', 'random' or 'real'"
+                    "model: a factory of modules has no relaxed network, so there are no hypergradients in "
+                    "lambda; choose val_method 'probes', 'weighted', 'same', 'random' or 'real'"
                 )
             return ModuleNetwork(self.model, config, self.num_classes)
         net = None if space is None else space.network(channels, self.num_classes, config)
@@ -183,11 +183,11 @@ class ImageTask(Task):
 
     @torch.no_grad()
     def identity(self, space: Space, config: Config) -> str:
-        """The hash of a configuration and, for a user's own module, what it computes.
+        """The hash of a configuration and, for a user's own module, of what it computes.
 
-        The code of a module is in no key: without this, a changed one would be given its predecessor's
-        results. Parameters are moved a little first, since a module may begin with zeros in its last layer.
-        Outputs are compared to three digits of the largest, which other processors compute alike.
+        No key covers a module's code, so without this a changed module would get its predecessor's results.
+        Parameters are perturbed first, since a module's last layer may start at zero. Outputs are compared to
+        three digits of the largest, on which different processors agree.
         """
         if not self.own_model:
             return config_hash(config)
@@ -214,7 +214,7 @@ class ImageTask(Task):
         return self._network().init(generator)
 
     def predict(self, params: Params, lam: Tensor, data: Images) -> Tensor:
-        """Logits ``[m, classes]``; BatchNorm takes the statistics of these m images."""
+        """Logits ``[m, classes]``; BatchNorm uses the statistics of these m images."""
         return self._network().forward(params, lam, self.inputs(data.x))
 
     def loss(self, outputs: Tensor, data: Images) -> Tensor:
@@ -238,14 +238,14 @@ class ImageTask(Task):
         return 0.5 * self.weight_decay * torch.stack([p.square().sum() for p in params.values()]).sum()
 
     def score(self, outputs: Tensor, data: Images) -> Tensor:
-        """Accuracy, weighted as the loss is."""
+        """Accuracy, weighted like the loss."""
         right = (outputs.argmax(-1) == data.y).to(outputs.dtype)
         if data.weight is None:
             return right.mean()
         return (right * data.weight).sum() / data.weight.sum()
 
     def labels(self, part: str, size: int) -> Tensor:
-        """Labels ``[size]`` of a small set, sorted by class: equal counts, the first classes one more."""
+        """Labels ``[size]`` of a small set, sorted by class: equal counts, one more for the first classes."""
         y = self.part(part).y
         wanted = allocate_labels(y, size, self.num_classes, f"{part}_size", balanced=True)
         have = y.cpu().bincount(minlength=self.num_classes)
@@ -254,18 +254,18 @@ class ImageTask(Task):
         if short:
             c = short[0]
             raise InputError(
-                f"{part}_size {size} is {each} images a class, and class {c} "
+                f"{part}_size {size} is {each} images per class, but class {c} "
                 f"('{self.data.class_names[c]}') has only {int(have[c])} {part} images; choose at most "
-                f"{int(have.min())} a class, {self.most(part)} in all"
+                f"{int(have.min())} per class, {self.most(part)} in all"
             )
         return wanted
 
     def most(self, part: str) -> int:
-        """Size of the largest set of ``part`` with equally many images a class."""
+        """Size of the largest set of ``part`` with equally many images per class."""
         return int(self.part(part).y.bincount(minlength=self.num_classes).min()) * self.num_classes
 
     def sample(self, part: str, size: int, seed: int, balanced: bool = True) -> Images:
-        """Random real images, equally many a class, sorted by class, normalised."""
+        """Random real images, equally many per class, sorted by class, normalised."""
         counts = self.labels(part, size).bincount(minlength=self.num_classes).tolist()
         pools = members(self.part(part).y, self.num_classes)
         return self.chosen(part, torch.cat(draw_members(pools, counts, stream(seed, "sample", part))))
@@ -295,21 +295,21 @@ class ImageTask(Task):
         )
 
     def val_method(self, truth: bool) -> str:
-        """With full-data results in a table, weights fitted to 20 of them; without, real images by loss.
+        """With a table of full-data results, weights fitted to 20 of them; otherwise real images by loss.
 
-        Hypergradients alone rank cells worse than the images they start from (docs/results.md).
+        Aligning hypergradients alone ranks cells worse than the initial images (docs/results.md).
         """
         return "weighted" if truth else "real"
 
     def recipes(self, train_size: int, epochs: int, metric: str) -> tuple[Recipe, Recipe]:
-        """On the copy 10 epochs at a learning rate of .05, averaged over at most 16 initialisations.
+        """On the copy: 10 epochs at learning rate .05, averaged over at most 16 initialisations.
 
-        All initialisations together meet no more examples (steps times batch) than a full training does: a
+        Together the initialisations see no more examples (steps times batch) than a full training, since a
         trial on the copy must not cost more. Training too long on the copy makes the rank correlation
         negative (see docs/decisions.md).
         """
         count = len(self.train)
-        batch = min(count, 256, max(32, count // 20))  # an epoch of few images has twenty steps all the same
+        batch = min(count, 256, max(32, count // 20))  # about twenty steps per epoch, even for few images
         full = Recipe(
             steps=epochs * (count // batch), lr=0.1, weight_decay=self.weight_decay, metric="accuracy",
             optimizer="sgd", batch=batch, augment=self.augmentation, clip=5.0,
@@ -330,8 +330,8 @@ class ImageTask(Task):
             )
         if recipe.statistics == "train" and self.own_model:
             raise InputError(
-                f"{argument} setting statistics 'train': modules of your own are scored with the statistics "
-                "of the images that are scored; choose 'batch'"
+                f"{argument} setting statistics 'train': your own modules are scored with the statistics "
+                "of the scored images; choose 'batch'"
             )
 
     def for_epochs(self, recipe: Recipe, epochs: int) -> Recipe:
@@ -339,7 +339,7 @@ class ImageTask(Task):
         return dataclasses.replace(recipe, steps=epochs * max(1, whole // (recipe.batch or whole)))
 
     def relaxed_recipe(self, full: Recipe, small: Recipe) -> Recipe:
-        """At most four times as long as on the copy."""
+        """At most four times as many steps as on the copy."""
         return dataclasses.replace(full, steps=min(full.steps, 4 * small.steps))
 
     def by_recipe(self, recipe: Recipe, train: Images | None = None) -> ImageTask:
@@ -347,7 +347,7 @@ class ImageTask(Task):
         return dataclasses.replace(self, weight_decay=recipe.weight_decay, reference=reference)
 
     def recipes_around(self, recipe: Recipe) -> list[Recipe]:
-        """Also twice the steps with augmentation and, for networks of a space, BatchNorm's statistics of the
+        """Also twice the steps with augmentation and, for networks of a space, BatchNorm statistics from the
         training images."""
         augment = self.augmentation if recipe.augment == "none" else recipe.augment
         found = super().recipes_around(recipe)
@@ -383,7 +383,7 @@ class ImageTask(Task):
         return data.subset(order[:count].sort().values.to(data.y.device))
 
     def augmented(self, data: Images, recipe: Recipe, generator: torch.Generator) -> Images:
-        """Each image shifted, and mirrored or not, by its own draw where the recipe says so."""
+        """Shift each image, and mirror it or not, by its own draw if the recipe says so."""
         if recipe.augment == "none":
             return data
         x = self.inputs(data.x)
@@ -395,7 +395,7 @@ class ImageTask(Task):
 
     @classmethod
     def from_flags(cls, data: ImageData, model: str = "space", **flags: Any) -> ImageTask:
-        """``model``: ``space``, ``convnet`` or a factory of your own, ``FILE.py:NAME``."""
+        """``model``: ``space``, ``convnet`` or your own factory, ``FILE.py:NAME``."""
         return cls(data, load_attribute(model) if ":" in model else model, **flags)
 
     @classmethod
@@ -411,11 +411,11 @@ class ImageTask(Task):
 
     @classmethod
     def key_of(cls, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """A user's model is ``"own"``, in whichever module its factory lies: `identity` says what it
+        """A user's model is ``"own"``, whatever module holds its factory: `identity` covers what it
         computes."""
         return {**spec, "model": "own"} if ":" in str(spec.get("model")) else dict(spec)
 
     def spec(self) -> dict[str, Any]:
-        """JSON-able settings, stored in the condensed file; a factory by its name."""
+        """JSON-able settings, stored in the condensed file; a factory is stored by name."""
         model = self.model if isinstance(self.model, str) else factory_name(self.model)
         return {"name": self.kind, "model": model, "weight_decay": self.weight_decay}

@@ -1,4 +1,4 @@
-"""Tasks by kind: a condensed file names its task, and a data set finds the task that learns from it."""
+"""Tasks by kind: finds the task that a condensed file names, or that fits a data set."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _TASKS: dict[str, type[Task]] = {}
 
 
 def register_task(task: Kind) -> Kind:
-    """Class decorator: make a `Task` subclass known by its ``kind``.
+    """Class decorator that registers a `Task` subclass by its ``kind``.
 
     Raises:
-        ValueError: Another class has that kind already.
+        ValueError: If another class has that kind.
     """
     if task.kind in _TASKS:
         raise ValueError(
@@ -35,12 +35,12 @@ def task_class(kind: str) -> type[Task]:
 
 
 def task_from_spec(spec: Mapping[str, Any], data: Any) -> Task:
-    """The task that ``spec`` (made by `Task.spec`) describes, on its data."""
+    """The task described by ``spec`` (from `Task.spec`), on its data."""
     return task_class(str(spec.get("name"))).from_spec(spec, data)
 
 
 def task_for(data: Any, **flags: Any) -> Task:
-    """The task for a data set; ``flags`` are those of the command line, None where they were not given."""
+    """The task for a data set; ``flags`` come from the command line, None if not given."""
     found = task_class(data.kind)
     given = {name: value for name, value in flags.items() if value is not None}
     for name, value in given.items():

@@ -1,4 +1,4 @@
-"""A smooth stand-in of accuracy, for tasks whose candidates are ranked by it."""
+"""A smooth stand-in for accuracy, for tasks that rank candidates by accuracy."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from torch import Tensor
 
 
 def soft_accuracy(outputs: Tensor, y: Tensor, sharpness: float = 6.0) -> Tensor:
-    """A smooth, scale-free stand-in of accuracy: mean probability of the label at fixed spread of the logits.
+    """A smooth, scale-free stand-in for accuracy: mean probability of the label at a fixed logit spread.
 
     The logits are divided by the standard deviation of their row-centred values and multiplied by
-    ``sharpness``, so that a model is not rewarded for large or small logits. Over random filters it ranks as
-    accuracy does (Spearman .97 - .99 on Cora and Citeseer), while the cross-entropy does not (.85 - .90).
+    ``sharpness``, so their scale does not matter. Over random filters it ranks like accuracy (Spearman
+    .97 - .99 on Cora and Citeseer); the cross-entropy does not (.85 - .90).
 
     Args:
         outputs: Logits ``[m, classes]``.

@@ -1,4 +1,4 @@
-"""Tables: ridge and logistic regression and a small network, with the penalties of the features as lambda."""
+"""Tables: ridge and logistic regression and a small network; lambda holds the penalties of the features."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PENALTIES = ("per-feature", "single")
 class TableTask(Task):
     """Rows of numbers; lambda holds log10 of the L2 penalties of the input features.
 
-    With W ``[d, k]`` the weights that leave the d input features, the training loss is
+    With W ``[d, k]`` the weights of the d input features, the training loss is
 
         mean_i l(f(x_i), y_i) + sum_j 10^lambda_j / 2 ||W_j||^2 + w / 2 ||other parameters||^2,
 
@@ -32,11 +32,11 @@ class TableTask(Task):
 
     Args:
         data: The table.
-        model: ``"ridge"`` (linear, values), ``"logistic"`` (linear, classes) or ``"mlp"`` (one hidden layer
-            of tanh, values or classes).
+        model: ``"ridge"`` (linear, values), ``"logistic"`` (linear, classes) or ``"mlp"`` (one hidden tanh
+            layer, values or classes).
         width: Hidden units of the network.
-        weight_decay: w, the penalty of the parameters that lambda does not reach (biases, output layer).
-        penalty: ``"per-feature"`` (H = d) or ``"single"``, one penalty for all features (H = 1).
+        weight_decay: w, the penalty of parameters without a lambda (biases, output layer).
+        penalty: ``"per-feature"`` (H = d) or ``"single"``: one penalty for all features (H = 1).
     """
 
     kind = "table"
@@ -63,11 +63,11 @@ class TableTask(Task):
             raise unknown_name("penalty", penalty, PENALTIES)
         if model == "ridge" and data.num_classes is not None:
             raise InputError(
-                "model 'ridge' predicts values and this table has classes; choose 'logistic' or 'mlp'"
+                "model 'ridge' predicts values, but this table has classes; choose 'logistic' or 'mlp'"
             )
         if model == "logistic" and data.num_classes is None:
             raise InputError(
-                "model 'logistic' predicts classes and this table has values; choose 'ridge' or 'mlp'"
+                "model 'logistic' predicts classes, but this table has values; choose 'ridge' or 'mlp'"
             )
         if width < 1 or not weight_decay >= 0:
             raise InputError(
@@ -88,7 +88,7 @@ class TableTask(Task):
 
     @property
     def outputs(self) -> int:
-        """Columns of the predictions: one a class, or 1 for regression."""
+        """Columns of the predictions: one per class, or 1 for regression."""
         return self.num_classes or 1
 
     @property
@@ -101,7 +101,7 @@ class TableTask(Task):
         return "loss" if self.num_classes is None else "accuracy"
 
     def space(self) -> Box:
-        """Penalties from 1e-4 to 10 on a log scale, so that lambda = log10(penalty) lies in ``[-4, 1]^H``."""
+        """Penalties from 1e-4 to 10 on a log scale, so lambda = log10(penalty) lies in ``[-4, 1]^H``."""
         if self.penalty_kind == "single":
             return Box(["penalty"], 1e-4, 10.0, "log")
         given = self.data.feature_names
@@ -111,8 +111,8 @@ class TableTask(Task):
     def bind(self, space: Space, config: Config | None = None) -> TableTask:
         if space.dimension != self.dimension:
             raise InputError(
-                f"space '{space.name}' has {space.dimension} dimensions and this TableTask {self.dimension} "
-                "penalties; use task.space()"
+                f"space '{space.name}' has {space.dimension} dimensions, but this TableTask has "
+                f"{self.dimension} penalties; use task.space()"
             )
         return self
 
@@ -123,7 +123,7 @@ class TableTask(Task):
         return cls(data, linear if model == "linear" else model, **flags)
 
     def init(self, generator: torch.Generator) -> Params:
-        """Weights with variance 1 / inputs, biases 0; ``weight`` ``[d, k]`` is what lambda penalises."""
+        """Weights with variance 1 / inputs, biases 0; lambda penalises ``weight`` ``[d, k]``."""
         like = self.train.x
 
         def draw(rows: int, columns: int) -> Tensor:

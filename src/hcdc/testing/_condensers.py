@@ -166,7 +166,7 @@ class ReducerConformance:
     def test_refuses_other_kinds_of_data(self) -> None:
         if self.make().takes:
             other: Any = SimpleNamespace(kind="riddle", name="sphinx")
-            with pytest.raises(InputError, match="and 'sphinx' has riddles; use method 'random'"):
+            with pytest.raises(InputError, match="but 'sphinx' has riddles; use method 'random'"):
                 self.reduce(other)
 
     def test_settings_make_the_same_reducer(self) -> None:

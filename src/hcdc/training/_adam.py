@@ -1,4 +1,4 @@
-"""Adam as an object on plain tensors (torch.optim loads its compiler for seconds, and hides its state)."""
+"""Adam on plain tensors (importing torch.optim takes seconds, and it hides its state)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hcdc.training._many import adam_step
 
 
 class Adam(Resumable):
-    """Adam with its usual constants on named tensors that it changes in place; its state is plain tensors.
+    """Adam with its usual constants, updating named tensors in place; its state is plain tensors.
 
     Args:
-        learned: What is learned.
+        learned: The tensors to update, by name.
         lr: Learning rate.
-        weight_decay: Coefficient w of ``w/2 ||t||^2``, added to what is minimised.
+        weight_decay: Coefficient w of ``w/2 ||t||^2``, added to the objective.
     """
 
     def __init__(self, learned: Params, lr: float, weight_decay: float = 0.0):
@@ -40,7 +40,7 @@ class Adam(Resumable):
 
     @torch.no_grad()
     def step(self, *gradients: torch.Tensor) -> None:
-        """One step; gradients in the order of the tensors."""
+        """One step; gradients come in the order of the tensors."""
         named = dict(zip(self.learned, gradients, strict=True))
         if self.weight_decay:
             named = {name: g.add(self.learned[name], alpha=self.weight_decay) for name, g in named.items()}
@@ -49,7 +49,7 @@ class Adam(Resumable):
 
     @contextmanager
     def differentiated(self) -> Iterator[list[torch.Tensor]]:
-        """Inside the block gradients can be taken of the tensors, which are yielded in order."""
+        """Within this block the tensors, yielded in order, require gradients."""
         for t in self.learned.values():
             t.requires_grad_()
         try:

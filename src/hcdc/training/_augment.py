@@ -1,8 +1,8 @@
-"""Augmentation as tensors: drawn for many groups of images at once, applied without a host decision.
+"""Augmentation as tensors: drawn for many groups of images at once, applied without host decisions.
 
-Differentiable siamese augmentation (DSA) gives every image of a group the same operation with the same
-parameters. Flip, scale, rotation and crop are one affine map of pixel positions, cutout is a mask, colour is
-three numbers; an operation that was not drawn is the identity. Everything can be recorded as a CUDA graph.
+Differentiable siamese augmentation (DSA) applies the same operation with the same parameters to every image
+of a group. Flip, scale, rotation and crop are one affine map of pixel positions, cutout is a mask, colour is
+three numbers. An operation that was not drawn is the identity. Everything can be recorded as a CUDA graph.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ OPERATIONS = ("colour", "crop", "cutout", "flip", "scale", "rotate")
 STRATEGY = "_".join(OPERATIONS)
 FLIP, SCALE, ROTATE, CROP, CUTOUT = 0.5, 1.2, 15.0, 0.125, 0.5
 BRIGHTNESS, SATURATION, CONTRAST = 1.0, 2.0, 0.5
-"""The published settings of DSA: probability of a flip, largest scale, degrees, shares of a side, colour."""
+"""DSA's published settings: flip probability, largest scale, degrees, shares of a side, colour."""
 
 
 @dataclass(frozen=True, eq=False)
 class Augmentation:
-    """What is done to G groups of images of h x w pixels.
+    """The changes to G groups of images of h x w pixels.
 
     Attributes:
         theta: Affine map ``[G, 2, 3]`` from an output position (column, row, 1), measured in pixels from the
             centre, to the input position it takes its value from; zero outside the image.
-        mask: Factor of each pixel ``[G, 1, h, w]``: 0 where it is cut out, else 1.
+        mask: Factor of each pixel ``[G, 1, h, w]``: 0 if cut out, else 1.
         brightness: Added to all pixels ``[G]``.
-        saturation: Factor of the distance to the grey image, the mean over channels ``[G]``.
-        contrast: Factor of the distance to the mean of the image ``[G]``.
+        saturation: Scales the distance to the grey image (mean over channels) ``[G]``.
+        contrast: Scales the distance to the image's mean ``[G]``.
     """
 
     theta: Tensor
@@ -46,7 +46,7 @@ class Augmentation:
 
     @classmethod
     def identity(cls, groups: int, size: tuple[int, int], device: torch.device | str = "cpu") -> Augmentation:
-        """Nothing done to ``groups`` groups of images of ``size`` (height, width); a buffer to copy into."""
+        """No change to ``groups`` groups of images of ``size`` (height, width); a buffer to copy into."""
         return cls(
             theta=torch.eye(2, 3, device=device).repeat(groups, 1, 1),
             mask=torch.ones(groups, 1, *size, device=device),
@@ -63,11 +63,11 @@ class Augmentation:
         return len(self.theta)
 
     def __getitem__(self, groups: slice) -> Augmentation:
-        """Some of the groups, as views."""
+        """A range of groups, as views."""
         return Augmentation(*(tensor[groups] for tensor in self.tensors()))
 
     def copy_from(self, other: Augmentation) -> None:
-        """Take the values of ``other``; the tensors stay where they are."""
+        """Copy the values of ``other`` in place."""
         for own, new in zip(self.tensors(), other.tensors()):
             own.copy_(new)
 
@@ -75,11 +75,11 @@ class Augmentation:
 def draw_augmentation(
     generator: torch.Generator, groups: int, size: tuple[int, int], strategy: str = STRATEGY
 ) -> Augmentation:
-    """For each group one operation of ``strategy`` and one parameter, on the generator's device.
+    """Draw one operation of ``strategy`` with its parameters for each group, on the generator's device.
 
-    A flip mirrors with probability 1/2; a scale has a factor in [1/1.2, 1.2] for each axis; a rotation is
-    within 15 degrees; a crop shifts by whole pixels, at most an eighth of a side; cutout blanks a square of
-    half a side around a random centre; colour adds a brightness in [-.5, .5], then has a saturation in [0, 2]
+    A flip mirrors with probability 1/2. A scale has a factor in [1/1.2, 1.2] per axis. A rotation is within
+    15 degrees. A crop shifts by whole pixels, at most an eighth of a side. Cutout blanks a square of half a
+    side around a random centre. Colour adds a brightness in [-.5, .5], then applies a saturation in [0, 2]
     and a contrast in [.5, 1.5].
 
     Args:
@@ -100,10 +100,10 @@ def draw_each(
     strategy: str = STRATEGY,
     batches: int = 1,
 ) -> Augmentation:
-    """For each batch one operation, for each of its images parameters of its own (not siamese).
+    """Draw one operation per batch, with separate parameters for each of its images (not siamese).
 
     Returns:
-        ``batches * count`` groups, to be used with `augment_each`; batch b has those from ``b * count``.
+        ``batches * count`` groups for `augment_each`; batch b starts at group ``b * count``.
     """
     device = generator.device
     which = torch.randint(len(_operations(strategy)), (batches,), generator=generator, device=device)
@@ -131,11 +131,11 @@ def _parameters(
         return torch.where(which == names.index(name), value, otherwise)
 
     def whole(share: Tensor, count: int) -> Tensor:
-        """A whole number in 0 .. count - 1."""
+        """A whole number from 0 to count - 1."""
         return (share * count).floor().clamp_max(count - 1)
 
     def axis(share: Tensor, side: int) -> Tensor:
-        """Whether a position 0 .. side - 1 lies in the blanked square ``[G, side]``."""
+        """Whether each position 0 .. side - 1 lies in the blanked square ``[G, side]``."""
         length = int(side * CUTOUT + 0.5)
         first = whole(share, side + 1 - length % 2) - length // 2
         position = torch.arange(side, device=device)
@@ -157,7 +157,7 @@ def _parameters(
         sin,
         down * cos,
         below,
-    ]  # one operation at a time: no mixed terms
+    ]  # only one operation is drawn, so there are no mixed terms
     blank = axis(u[6], height)[:, :, None] & axis(u[7], width)[:, None, :]
     is_cutout = drawn("cutout", torch.ones_like(angle), 0.0)
     return Augmentation(
@@ -170,13 +170,13 @@ def _parameters(
 
 
 def _samples(theta: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """For each output pixel the four input pixels around its position and their bilinear weights.
+    """For each output pixel, the four input pixels around its source position and their bilinear weights.
 
     Args:
-        theta, mask: Of an `Augmentation`.
+        theta, mask: Fields of an `Augmentation`.
 
     Returns:
-        Numbers of input pixels (row by row) ``[G, 4, h * w]`` and weights of the same shape, 0 outside.
+        Input pixel numbers (row by row) ``[G, 4, h * w]``, and weights of the same shape, 0 outside.
     """
     height, width = mask.shape[2:]
     middle_x, middle_y = (width - 1) / 2, (height - 1) / 2
@@ -193,7 +193,7 @@ def _samples(theta: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def augment(x: Tensor, a: Augmentation) -> Tensor:
-    """Images ``[G, n, c, h, w]``, group g changed as ``a`` says; differentiable in x any number of times.
+    """Apply ``a`` to images ``[G, n, c, h, w]``, group by group; differentiable in x any number of times.
 
     Flips and shifts by whole pixels move values without changing them.
     """
@@ -213,21 +213,21 @@ def _augmented(
     saturation: Tensor,
     contrast: Tensor,
 ) -> Tensor:
-    """`augment` with what `_samples` found."""
+    """`augment`, given the result of `_samples`."""
     groups, count, channels, height, width = x.shape
     flat = x.reshape(groups, count * channels, height * width)
     taps = [
         flat.gather(2, index[:, k, None].expand_as(flat)) * weight[:, k, None].to(x.dtype) for k in range(4)
     ]
     out = (taps[0] + taps[1] + taps[2] + taps[3]).view(x.shape) + _each_group(brightness, x)
-    mean = out.mean((2, 3, 4), keepdim=True)  # a change of saturation leaves it as it is
+    mean = out.mean((2, 3, 4), keepdim=True)  # saturation does not change the mean
     out = out + _each_group(saturation - 1, x) * (out - out.mean(2, keepdim=True))
     out = out + _each_group(contrast - 1, x) * (out - mean)
     return out * mask.to(x.dtype)[:, None]
 
 
 def augment_back(dy: Tensor, a: Augmentation) -> Tensor:
-    """From dL/daugment(x) ``[G, n, c, h, w]`` to dL/dx, written out."""
+    """Backward pass of `augment`: from dL/daugment(x) ``[G, n, c, h, w]`` to dL/dx."""
     index, weight = fused(_samples, a.theta, a.mask)
     d = dy * a.mask.to(dy.dtype)[:, None]
     d = d + _each_group(a.contrast - 1, dy) * (d - d.mean((2, 3, 4), keepdim=True))
@@ -240,7 +240,7 @@ def augment_back(dy: Tensor, a: Augmentation) -> Tensor:
 
 
 def shown(x: Tensor, a: Augmentation, dtype: torch.dtype) -> Tensor:
-    """`augment` as networks are shown it: ``[G * n, c, h, w]`` in a type; on CUDA fused, channels last."""
+    """`augment` as network input: ``[G * n, c, h, w]`` in ``dtype``; fused and channels last on CUDA."""
     samples = fused(_samples, a.theta, a.mask)
     out: Tensor = fused(_cast, x, *samples, a.mask, a.brightness, a.saturation, a.contrast, dtype)
     order = torch.channels_last if x.is_cuda else torch.contiguous_format
@@ -248,10 +248,10 @@ def shown(x: Tensor, a: Augmentation, dtype: torch.dtype) -> Tensor:
 
 
 def _cast(*given: Any) -> Tensor:
-    """`_augmented`, in the type that is given last."""
+    """`_augmented`, cast to the type given last."""
     return _augmented(*given[:-1]).to(given[-1])
 
 
 def augment_each(x: Tensor, a: Augmentation) -> Tensor:
-    """Images ``[n, c, h, w]``, each changed by its own of the n groups of ``a``."""
+    """Augment images ``[n, c, h, w]``, image i by group i of ``a``."""
     return augment(x[:, None], a)[:, 0]

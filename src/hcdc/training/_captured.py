@@ -1,4 +1,4 @@
-"""A step on fixed tensors, recorded once as a CUDA graph: many small kernels at the price of one launch."""
+"""Steps on fixed tensors, recorded once as a CUDA graph: many small kernels for the price of one launch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Objects that die while a graph is recorded may free device memory, which would end the recording."""
+    """Pause garbage collection: freeing device memory while a graph is recorded would break the recording."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -24,14 +24,14 @@ def _no_collection() -> Iterator[None]:
 
 
 def record(step: Callable[[], object], pool: Any = None) -> torch.cuda.CUDAGraph:
-    """Record ``step`` on the current stream, which must not be the default one.
+    """Record ``step`` on the current stream, which must not be the default stream.
 
-    Unlike ``torch.cuda.graph`` this waits for no other stream. The step has run on this stream before, so
-    that its kernels are loaded and its libraries have their work space.
+    Unlike ``torch.cuda.graph``, this does not wait for other streams. Run the step on this stream once
+    before, so that its kernels are loaded and its libraries have their workspace.
 
     Args:
         step: What to record.
-        pool: Memory pool of another graph of the same stream, see ``torch.cuda.graph_pool_handle``.
+        pool: Memory pool shared with another graph on this stream, see ``torch.cuda.graph_pool_handle``.
     """
     graph = torch.cuda.CUDAGraph()
     with _no_collection():
@@ -42,17 +42,16 @@ def record(step: Callable[[], object], pool: Any = None) -> torch.cuda.CUDAGraph
 
 
 class Captured:
-    """``step`` as a function that costs one launch a call on CUDA; a plain call on the CPU.
+    """Makes ``step`` cost one launch per call on CUDA; on the CPU it is called as it is.
 
-    The step reads and writes tensors that stay where they are (in-place changes only), takes no host
-    decision that depends on their values, and draws no random numbers: draws are copied into tensors that it
-    reads.
+    The step must change its tensors in place, make no host decisions that depend on their values, and draw no
+    random numbers; copy draws into tensors that it reads.
 
     Args:
         step: The function to record.
         device: Where it runs.
-        changed: The tensors that it changes in place; warm-up calls are undone on them.
-        warmup: Calls before recording, on CUDA alone.
+        changed: Tensors that it changes in place; they are restored after warm-up.
+        warmup: Calls before recording (CUDA only).
     """
 
     def __init__(
@@ -86,14 +85,14 @@ class Captured:
 
 
 class CapturedMany:
-    """Independent steps, each recorded, that run at the same time on several streams; in turn on the CPU.
+    """Records independent steps and runs them concurrently on several streams; on the CPU, one by one.
 
-    Steps of one stream share memory: what a step leaves behind must lie in tensors that exist before.
+    Steps on one stream share memory: a step must leave its results in tensors that already exist.
 
     Args:
-        steps: The functions; none reads what another writes.
+        steps: The functions; none may read what another writes.
         device: Where they run.
-        streams: Steps at the same time.
+        streams: How many steps run at the same time.
     """
 
     def __init__(self, steps: Sequence[Callable[[], object]], device: torch.device | str, streams: int = 8):
@@ -119,7 +118,7 @@ class CapturedMany:
             torch.cuda.current_stream().wait_stream(stream)
 
     def __call__(self, some: Iterable[int] | None = None) -> None:
-        """Run all steps, or those of some numbers."""
+        """Run all steps, or only those with the given numbers."""
         numbers = range(len(self.steps)) if some is None else some
         if not self.graphs:
             for k in numbers:

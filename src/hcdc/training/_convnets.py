@@ -1,11 +1,11 @@
-"""ConvNet-3 trained on images: the accuracy by which image condensers are judged, and embeddings.
+"""Training ConvNet-3 on images, to judge image condensers by its accuracy and to compute embeddings.
 
-A step at batch 256 and 32 x 32 pixels is 78 GFLOP in about 60 kernels, and its first activations alone are
-67 MB in bfloat16: one network fills a large GPU, so networks train one after another, each step one launch of
-a recorded graph, and nothing is read back before the end. On CUDA its derivatives are written out as blocks
-that the compiler fuses; elsewhere autograd through torch's own kernels is faster.
+At batch 256 and 32 x 32 pixels, a step takes 78 GFLOP in about 60 kernels, and the first activations alone
+take 67 MB in bfloat16. One network fills a large GPU, so networks train one after another. Each step is one
+launch of a recorded graph, and nothing is read back before the end. On CUDA the derivatives are written out
+as blocks that the compiler fuses; elsewhere autograd through torch's own kernels is faster.
 
-All parameters of a network are one vector: drawing it, casting it and stepping it take a kernel each.
+A network's parameters are one vector: drawing, casting and updating it takes one kernel each.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ from hcdc.training._augment import Augmentation, draw_each, shown
 from hcdc.training._captured import Captured
 
 BLOCK = 48
-"""Training steps whose random draws are made at once."""
+"""Training steps whose random numbers are drawn at once."""
 
 CHUNK = 1000
-"""Images that are scored at once."""
+"""Images scored at once."""
 
 
 @dataclass(frozen=True)
 class ConvNetRecipe(Settings):
-    """The published evaluation of condensed images, in its form without augmentation.
+    """The published protocol to evaluate condensed images, without augmentation by default.
 
     Attributes:
-        epochs: Passes over the training set; the learning rate falls to a tenth at epoch ``epochs // 2 + 1``,
-            counted from 0, and the momentum is dropped there (300, and 1000 with augmentation).
-        lr, momentum, weight_decay, batch: Of SGD.
-        augment: Differentiable siamese augmentation's operations, with parameters of its own for each image.
-        width, depth: Of the network.
+        epochs: Passes over the training set (published: 300, or 1000 with augmentation). At epoch
+            ``epochs // 2 + 1``, counted from 0, the learning rate falls to a tenth and the momentum resets.
+        lr, momentum, weight_decay, batch: SGD settings.
+        augment: Apply the operations of differentiable siamese augmentation, with separate parameters per
+            image.
+        width, depth: Size of the network.
     """
 
     epochs: int = setting(300, least=1)
@@ -68,7 +69,7 @@ class ConvNetRecipe(Settings):
 
 
 def recorded(step: Callable[[], object], device: torch.device, changed: Sequence[Tensor]) -> Captured:
-    """`Captured`, with the fastest convolutions that a trial finds."""
+    """`Captured`, using the fastest convolutions that a benchmark run finds."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = True
     try:
@@ -86,22 +87,22 @@ def train_convnets(
     on_epoch: Callable[[int], None] | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> list[Params]:
-    """Train one ConvNet a seed; a network does not depend on which others are trained.
+    """Train one ConvNet per seed; a network does not depend on which others are trained.
 
     Args:
-        task: Whose classes, image shape and normalisation hold.
-        train: What to train on: original images (``task.train``) or a small set; on the device to train on.
-        seeds: One a network: initialisation, order of the images, augmentation.
-        recipe: The settings; the published ones by default.
-        on_epoch: Called with the number of epochs done, over all networks (on CUDA: launched).
-        checkpoint: To continue from, with a file for each network.
+        task: Gives the classes, image shape and normalisation.
+        train: Original images (``task.train``) or a small set, on the device to train on.
+        seeds: One per network, for initialisation, image order and augmentation.
+        recipe: The settings; defaults to the published ones.
+        on_epoch: Called with the number of epochs done over all networks (on CUDA: launched).
+        checkpoint: Where to continue from; one file per network.
 
     Returns:
         Parameters of ``recipe.net(task)`` after the last epoch.
     """
     recipe = recipe or ConvNetRecipe()
     if train.weight is not None:
-        raise InputError("ConvNets train on images of equal weight, and these carry weights; leave them out")
+        raise InputError("ConvNets train on unweighted images, but these carry weights; leave them out")
     trainer = _Trainer(task, train, recipe)
     trained = []
     for k, seed in enumerate(seeds):
@@ -117,7 +118,7 @@ def train_convnets(
 
 
 class _Trainer(Resumable):
-    """One network's tensors and its recorded step; re-used for every seed."""
+    """One network's tensors and its recorded step, reused for every seed."""
 
     def __init__(self, task: ImageTask, train: Images, recipe: ConvNetRecipe):
         self.task, self.train, self.recipe = task, train, recipe
@@ -151,7 +152,7 @@ class _Trainer(Resumable):
         return {**state, "generator": self.generator.get_state()}
 
     def values(self) -> dict[str, Any]:
-        return {"device": self.vector.device.type}  # generators of other devices have other states
+        return {"device": self.vector.device.type}  # generator states differ between devices
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> bool:
         if values["device"] != self.vector.device.type:
@@ -160,7 +161,7 @@ class _Trainer(Resumable):
         return super().restore(tensors, values)
 
     def run(self, seed: int, checkpoint: Checkpoint) -> Iterator[int]:
-        """Train from a fresh start, or from where an earlier run was; yields the number of epochs done."""
+        """Train from a fresh start or from a checkpoint; yields the number of epochs done."""
         recipe, count, batch = self.recipe, len(self.train), self.batch
         steps = -(-count // batch)
         device = self.vector.device
@@ -187,7 +188,7 @@ class _Trainer(Resumable):
             yield loop.done
 
     def _draw(self, epochs: int, steps: int) -> tuple[Tensor, Augmentation | None]:
-        """Orders of the images ``[epochs * steps, batch]`` (what is too much is image 0), augmentation."""
+        """Draw image orders ``[epochs * steps, batch]`` (padded with image 0) and augmentation."""
         device, count = self.index.device, len(self.train)
         keys = torch.rand(epochs, count, generator=self.generator, device=device)
         order = F.pad(keys.argsort(1), (0, steps * self.batch - count)).view(-1, self.batch)
@@ -204,7 +205,7 @@ def embeddings(task: ImageTask, net: ConvNet, params: Params, images: Images) ->
 
 @torch.no_grad()
 def accuracy(task: ImageTask, net: ConvNet, params: Params, images: Images) -> Tensor:
-    """Share of the images that the network has right, on their device."""
+    """Share of images classified correctly, as a tensor on their device."""
     right = []
     for x, y in zip(torch.split(images.x, CHUNK), torch.split(images.y, CHUNK)):
         points = _embedded(net, params, task.inputs(x))
@@ -234,22 +235,22 @@ def convnet_accuracy(
 ) -> dict[str, Any]:
     """Test accuracy of ConvNets trained on a small set of images, by the published protocol.
 
-    The last epoch counts; nothing is chosen by any validation or test image.
+    The last epoch counts; no validation or test image influences any choice.
 
     Args:
         train: The small set: normalised floating point images as condensers return them, on the device to
             train on.
         data: The original data set.
-        networks: Fresh networks.
-        augment: With augmentation, as DSA, DM and trajectory matching are judged.
-        epochs: 1000 with augmentation and 300 without by default.
-        seed: Seed of the whole measurement.
-        recipe: Other settings; its epochs and augmentation are those given here.
-        on_epoch: As in `train_convnets`.
+        networks: How many fresh networks to train.
+        augment: Train with augmentation, as in the published evaluations of DSA, DM and trajectory matching.
+        epochs: Defaults to 1000 with augmentation and 300 without.
+        seed: Seed for the whole measurement.
+        recipe: Other settings; ``epochs`` and ``augment`` given here take precedence.
+        on_epoch: See `train_convnets`.
 
     Returns:
         ``test_accuracy`` (mean over networks), ``test_std``, the list ``test_accuracies``, ``networks``,
-        ``epochs``, ``augment`` and ``lr``; accuracies are shares.
+        ``epochs``, ``augment`` and ``lr``; accuracies are between 0 and 1.
     """
     if networks < 1:
         raise InputError(f"networks {networks}: at least 1 network is needed")

@@ -1,4 +1,4 @@
-"""Engines: what trains and scores the candidates of a job."""
+"""Engines train and score the candidates of a job."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from hcdc.tasks import Task
 from hcdc.training._job import Job, Predictor, Result, group_by_recipe
 
 Groups = list[Params]
-"""Parameters of one candidate, trained R times: repeats that trained as one are a group, lane by lane."""
+"""Parameters of one candidate trained R times, one entry per group of repeats that trained together."""
 
 
 class Engine(ABC):
-    """Trains and scores candidates; a subclass defines what happens to those of one recipe.
+    """Trains and scores candidates. A subclass says how to do this for candidates with the same recipe.
 
-    ``made``, ``parameters``, ``predictors`` and ``scored`` get a job whose candidates share its recipe.
+    ``made``, ``parameters``, ``predictors`` and ``scored`` receive a job whose candidates share one recipe.
     """
 
     def train_at_once(self, job: Job) -> int:
-        """How many candidates are trained before their parameters are kept."""
+        """How many candidates to train before saving their parameters."""
         return 1
 
     def score_at_once(self, job: Job) -> int:
-        """How many candidates are trained and scored before their results are kept."""
+        """How many candidates to train and score before saving their results."""
         return 1
 
     @abstractmethod
     def made(self, job: Job, config: Config) -> Any:
-        """What is trained for one candidate: a bound task or a network."""
+        """Build what is trained for one candidate: a bound task or a network."""
 
     @abstractmethod
     def parameters(self, job: Job, made: Sequence[Any]) -> list[Groups]:
-        """Trained parameters of the job's candidates, which were ``made`` before, on its one training set."""
+        """Train the candidates, built by ``made``, on the job's single training set; returns parameters."""
 
     @abstractmethod
     def predictors(self, job: Job, made: Sequence[Any], trained: Sequence[Groups]) -> list[Predictor]:
-        """The job's candidates, with their trained parameters, as functions of a labelled set."""
+        """Turn trained candidates into functions of a labelled set."""
 
     @abstractmethod
     def scored(self, job: Job) -> list[list[Result]]:
-        """Results of the job's candidates, by training set and candidate."""
+        """Train and score the candidates: results by training set and candidate."""
 
     def train(self, job: Job) -> list[Predictor]:
-        """Train every candidate as often as its recipe says: one predictor per candidate."""
+        """Train every candidate for each seed of its recipe; returns one predictor per candidate."""
         assert len(job.trains) == 1, "predictors are trained on one set"
         groups = _groups(job)
         own = {k: part for numbers, part in groups for k in numbers}
@@ -67,7 +67,7 @@ class Engine(ABC):
                 "device": kind,
             }
             for k, config in enumerate(job.configs)
-        ]  # the kind of device decides how parameters lie
+        ]  # the memory layout of parameters depends on the device type
         trained = [_known(place, mark, job.device) for place, mark in zip(places, marks)]
         done = sum(map(bool, trained))
         _begin(job.phase, done)
@@ -91,8 +91,8 @@ class Engine(ABC):
     def score(self, job: Job) -> list[list[Result]]:
         """Train every candidate on every training set and score it: results by training set and candidate.
 
-        Initialisations are keyed by (seed, role) and the candidate or repeat, so a result does not depend on
-        which candidates share a batch.
+        Initialisations depend only on (seed, role) and the candidate or repeat, so batching does not change
+        a result.
         """
         results: list[dict[int, Result]] = [{} for _ in job.trains]
         _begin(job.phase, 0)
@@ -107,7 +107,7 @@ class Engine(ABC):
 
 
 def _groups(job: Job) -> list[tuple[list[int], Job]]:
-    """The candidates by recipe."""
+    """Group the candidates by recipe."""
     sizes = job.task.features, job.task.num_classes or 1
     return group_by_recipe(job, [job.space.candidate(config, *sizes).recipe for config in job.configs])
 
@@ -117,7 +117,7 @@ def _batches(numbers: Sequence[int], at_once: int) -> list[list[int]]:
 
 
 def _begin(phase: Phase | None, done: int) -> None:
-    """A phase that begins with some candidates done."""
+    """Start a phase with some candidates already done."""
     if phase is not None:
         phase.first_step = done
 
@@ -128,23 +128,23 @@ def _tell(phase: Phase | None, done: int) -> None:
 
 
 def _known(place: Checkpoint, mark: Mapping[str, Any], device: torch.device | str) -> Groups:
-    """What is kept of one candidate; no groups where there is nothing, or something of another one."""
+    """Load one candidate's saved parameters; empty if there are none or they belong to another candidate."""
     saved = place.load()
     if saved is None or saved[1]["mark"] != mark:
         return []
     groups: dict[int, Params] = {}
     for key, p in saved[0].items():
         number, name = key.split("/", 1)
-        groups.setdefault(int(number), {})[name] = p.to(device, copy=True)  # not where the file is mapped
+        groups.setdefault(int(number), {})[name] = p.to(device, copy=True)  # a copy, not the mapped file
     return [groups[number] for number in sorted(groups)]
 
 
 ENGINES: dict[str, Engine] = {}
-"""Engines by the name that a task gives."""
+"""Engines by name; a task names its engine."""
 
 
 def register_engine(name: str) -> Callable[[type[Engine]], type[Engine]]:
-    """Make an engine known under a name, for tasks whose ``engine`` it is."""
+    """Register an engine under the name that tasks give as ``engine``."""
 
     def keep(made: type[Engine]) -> type[Engine]:
         ENGINES[name] = made()
@@ -173,7 +173,7 @@ def score(job: Job) -> list[list[Result]]:
 def predictors(
     task: Task, space: Space, configs: Sequence[Config], train_set: Any, recipe: Recipe, **more: Any
 ) -> list[Predictor]:
-    """`train` for one training set; ``more`` are further fields of `Job`."""
+    """`train` on one training set; ``more`` sets further fields of `Job`."""
     return train(Job(task, space, configs, [train_set], recipe, **more))
 
 
@@ -190,6 +190,6 @@ def run_candidates(
     on_batch: Callable[[list[tuple[Config, Result]]], None] | None = None,
     keep_diverged: bool = False,
 ) -> list[Result]:
-    """`score` for one training set."""
+    """`score` on one training set."""
     more: dict[str, Any] = {"on_batch": on_batch, "keep_diverged": keep_diverged}
     return score(Job(task, space, configs, [train_set], recipe, parts, seed, role, device, **more))[0]

@@ -1,9 +1,8 @@
-"""The test protocol published with GCond: a 2-layer GCN trained on a condensed graph, judged on the original.
+"""The test protocol published with GCond: train a 2-layer GCN on a condensed graph, test on the original.
 
 logits = P relu(P X W1 + b1) W2 + b2 with P = D^-1/2 (A + I) D^-1/2. Several seeds train at once: their first
-weights lie side by side as columns ``[d, S * h]``, so that one product with the graph serves them all.
-Logits are needed at some nodes only; features and P are cut to what these nodes can see, once, before
-training.
+weights are columns ``[d, S * h]`` of one matrix, so one product with the graph serves all of them. Only some
+nodes need logits; features and P are reduced to what these nodes see once, before training.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ class GCNRecipe(Settings):
     """The published settings.
 
     Attributes:
-        steps: Adam steps; the learning rate falls to a tenth halfway (with a fresh optimiser).
+        steps: Adam steps; halfway, the learning rate falls to a tenth and the optimiser restarts.
         hidden: Width of the hidden layer.
-        lr: Learning rate of the first half.
+        lr: Learning rate in the first half.
         weight_decay: Coefficient of ``w/2 ||theta||^2`` (0 for ogbn-arxiv in the reference).
         dropout: Share of hidden units dropped in training.
     """
@@ -55,7 +54,7 @@ class GCNRecipe(Settings):
 
 @dataclass(frozen=True, eq=False)
 class GCNInputs:
-    """A graph as its labelled nodes see it.
+    """A graph reduced to what its labelled nodes see.
 
     Attributes:
         first: Matrices whose product is P X around the labelled nodes; the last is applied first.
@@ -68,12 +67,12 @@ class GCNInputs:
 
 @dataclass(frozen=True, eq=False)
 class GCNRun:
-    """What training returns.
+    """The result of training.
 
     Attributes:
         last: Parameters after the last step.
-        best: Parameters of the (first) step of best validation accuracy; ``last`` without validation.
-        best_step: That step of each seed, counted from 1.
+        best: Parameters at the first step with the best validation accuracy; ``last`` without validation.
+        best_step: That step per seed, counted from 1.
         val_accuracy: Validation accuracy at that step; NaN without validation.
     """
 
@@ -91,10 +90,9 @@ def _restrict(p: SparseMatrix, index: np.ndarray[Any, Any]) -> tuple[SparseMatri
 
 
 def gcn_inputs(nodes: Nodes) -> GCNInputs:
-    """Cut a graph to what a 2-layer GCN needs for the labelled nodes of ``nodes``.
+    """Reduce a graph to what a 2-layer GCN needs for the labelled nodes of ``nodes``.
 
-    Dense features are propagated once; sparse ones stay two factors (P, X), which have fewer entries than P
-    X.
+    Dense features are propagated once; sparse ones stay two factors (P, X), which have fewer entries than PX.
     """
     p, x = nodes.graph.propagation(), nodes.graph.x
     index = nodes.positions()
@@ -116,7 +114,7 @@ def gcn_logits(params: GCNParams, inputs: GCNInputs, keep: Tensor | None = None)
     Args:
         params: The networks.
         inputs: See `gcn_inputs`.
-        keep: Factors of dropout on the hidden units ``[r, S, h]``; None leaves all.
+        keep: Dropout factors for the hidden units ``[r, S, h]``; None keeps all units.
     """
     w1, w2 = params["w1"], params["w2"]
     hidden = w1.flatten(1)
@@ -132,7 +130,7 @@ def gcn_logits(params: GCNParams, inputs: GCNInputs, keep: Tensor | None = None)
 
 
 def _init(features: int, classes: int, hidden: int, generators: Sequence[torch.Generator]) -> GCNParams:
-    """Every weight and bias uniform in +-1/sqrt(inputs of its layer), one generator a network."""
+    """Draw weights and biases uniformly in +-1/sqrt(inputs of the layer), one generator per network."""
     drawn: dict[str, list[Tensor]] = {"w1": [], "b1": [], "w2": [], "b2": []}
     for generator in generators:
         for layer, (fan_in, fan_out) in enumerate([(features, hidden), (hidden, classes)], 1):
@@ -157,14 +155,14 @@ def train_gcn(
     val: Nodes | None = None,
     on_step: Callable[[int], None] | None = None,
 ) -> GCNRun:
-    """Train one GCN a seed on labelled nodes; a network does not depend on how many are trained beside it.
+    """Train one GCN per seed on labelled nodes; a network does not depend on how many others are trained.
 
     Args:
-        nodes: What to train on: a condensed graph or the original training nodes.
+        nodes: A condensed graph or the original training nodes.
         num_classes: Number of classes.
-        seeds: Seed of each network's initialisation and dropout.
-        recipe: The settings; the published ones by default.
-        val: Nodes by whose accuracy the best step is chosen; None trains without looking.
+        seeds: Seeds for initialisation and dropout, one per network.
+        recipe: The settings; defaults to the published ones.
+        val: Nodes whose accuracy chooses the best step; None chooses none.
         on_step: Called with the number of steps done.
     """
     recipe = recipe or GCNRecipe()
@@ -224,21 +222,21 @@ def gcn_accuracy(
 ) -> dict[str, Any]:
     """Accuracy of 2-layer GCNs trained on a condensed graph, by the published protocol.
 
-    The step is chosen by accuracy on the *original* validation nodes; the test accuracy at that step is the
-    published figure. The figure of the last step, which no validation node chose, stands beside it.
+    The *original* validation nodes choose the step; the published figure is the test accuracy at that step.
+    The test accuracy after the last step, which involves no such choice, is also returned.
 
     Args:
         condensed: The condensed training graph.
         data: The original data.
         seeds: Number of networks.
-        seed: Seed of the whole measurement.
-        setting: ``"transductive"`` or ``"inductive"`` (validation and test nodes in subgraphs of their own).
-        recipe: The published settings by default.
+        seed: Seed for the whole measurement.
+        setting: ``"transductive"`` or ``"inductive"`` (validation and test nodes in their own subgraphs).
+        recipe: Defaults to the published settings.
 
     Returns:
         ``test_accuracy`` and ``last_step_test_accuracy`` (means over networks), ``test_std``,
         ``val_accuracy``, and the lists ``test_accuracies``, ``last_step_test_accuracies``, ``best_steps``;
-        accuracies are shares.
+        accuracies are between 0 and 1.
     """
     if seeds < 1:
         raise InputError(f"seeds {seeds}: at least 1 network is needed")

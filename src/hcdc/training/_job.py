@@ -1,4 +1,4 @@
-"""What is to be trained and scored, and what comes of it."""
+"""Jobs (what to train and score) and their results."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ from hcdc.spaces import TRAINING, Space
 from hcdc.tasks import Task
 
 Predictor = Callable[[Any], Tensor]
-"""Outputs ``[R, m, classes]`` of one candidate, trained R times, on a labelled set; differentiable in its
-examples."""
+"""Maps a labelled set to the outputs ``[R, m, classes]`` of one candidate trained R times; differentiable."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one candidate reached, averaged over the recipe's seeds.
+    """The scores of one candidate, averaged over the recipe's seeds.
 
     Attributes:
-        values: Figures by name, ``"PART.loss"`` and ``"PART.score"``; a loss that is not finite is NaN.
-        seconds: Seconds spent on this candidate in all (its share of the batch it was trained in).
-        part_seconds: Of these, the seconds of scoring each part.
-        repeats: The same figures per initialisation, ``[R]`` each.
+        values: Mean ``"PART.loss"`` and ``"PART.score"`` by name; a non-finite loss is NaN.
+        seconds: Total seconds spent on this candidate (its share of the batch it trained in).
+        part_seconds: The seconds within ``seconds`` that went into scoring each part.
+        repeats: The same values per initialisation, ``[R]`` each.
     """
 
     values: dict[str, float]
@@ -42,34 +41,33 @@ class Result:
 
     @property
     def finite(self) -> bool:
-        """Whether all figures are finite: those of a candidate that diverged are not."""
+        """Whether all values are finite, i.e. the candidate did not diverge."""
         return all(map(math.isfinite, self.values.values()))
 
     def seconds_for(self, part: str) -> float:
-        """Seconds of training and of scoring ``part`` alone."""
+        """Seconds for training and for scoring only ``part``."""
         return self.seconds - sum(s for name, s in self.part_seconds.items() if name != part)
 
 
 @dataclass(frozen=True)
 class Job:
-    """Candidates, the training sets they are trained on, and the parts they are scored on.
+    """Candidates, their training sets, and the parts to score them on.
 
     Attributes:
         task: An unbound or bound task; the engine binds it to the space.
         space: The search space.
         configs: The candidates.
-        trains: Training sets of one size, on ``device``.
-        recipe: How candidates are trained, but for what a candidate itself changes.
-        parts: Labelled sets by name to score on, for all training sets or one mapping for each.
-        seed, role: Of initialisations and batches.
+        trains: Training sets of equal size, on ``device``.
+        recipe: How to train; a candidate may override some of it.
+        parts: Labelled sets to score on, by name: one mapping for all training sets, or one for each.
+        seed, role: Determine the initialisations and batches.
         device: Where to train.
-        checkpoint: Where trained parameters are kept, one file per candidate (``FILE.networkK``): what is
-            there is not trained again. Its key stands for ``trains``, ``seed`` and ``role``.
-        phase: Gets a step per candidate as batches finish.
-        on_batch: Called with each finished batch of results on the first training set; candidates of one
-            recipe come one after the other, so not always in the order of ``configs``.
-        keep_diverged: A candidate whose loss is not finite has NaN for it; otherwise it stops with a
-            diagnosis.
+        checkpoint: Where trained parameters are saved, one file per candidate (``FILE.networkK``). Saved
+            candidates are not retrained. Its key stands for ``trains``, ``seed`` and ``role``.
+        phase: Advances one step per finished candidate.
+        on_batch: Called with each finished batch of results on the first training set. Candidates are grouped
+            by recipe, so batches may not follow the order of ``configs``.
+        keep_diverged: Report a non-finite loss as NaN instead of raising an error.
     """
 
     task: Task
@@ -94,17 +92,17 @@ class Job:
         return own
 
     def some(self, numbers: Sequence[int]) -> Job:
-        """This job for some of its candidates."""
+        """This job, restricted to the candidates with these numbers."""
         return dataclasses.replace(self, configs=[self.configs[k] for k in numbers])
 
 
 def group_by_recipe(job: Job, differences: Sequence[Mapping[str, Any]]) -> list[tuple[list[int], Job]]:
-    """Candidates that train by one recipe: their numbers, and the job with that recipe.
+    """Group candidates that share a recipe; returns their numbers and the job with that recipe.
 
     Args:
         job: All candidates.
-        differences: What each candidate's recipe changes: settings of `Recipe`, or ``"epochs"``. Other names
-            are for the user's model to read.
+        differences: What each candidate changes: settings of `Recipe`, or ``"epochs"``. Other names are left
+            for the user's model.
     """
     found: dict[str, tuple[list[int], dict[str, Any]]] = {}
     for k, given in enumerate(differences):
@@ -114,7 +112,7 @@ def group_by_recipe(job: Job, differences: Sequence[Mapping[str, Any]]) -> list[
 
 
 def _with_recipe(job: Job, changed: dict[str, Any]) -> Job:
-    """The job with a changed recipe, weight decay in the task's loss too."""
+    """The job with a changed recipe; a changed weight decay also goes into the task's loss."""
     if not changed:
         return job
     settings = dict(changed)

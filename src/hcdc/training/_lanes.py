@@ -1,4 +1,4 @@
-"""Candidates in batches: one lane per candidate and initialisation, the data shared by all."""
+"""Training candidates in batches: one lane per candidate and initialisation, all on shared data."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from hcdc.training._many import Scores, init_many, score_many, train_many
 
 @register_engine("lanes")
 class Lanes(Engine):
-    """Batches by ``vmap``: graphs, tables, and whatever task has no engine of its own.
+    """Trains in batches with ``vmap``. For graphs, tables and every task without an engine of its own.
 
-    Candidates of a space that share a parameter shape are scored in batches, others one by one.
+    Candidates with the same parameter shapes are scored in batches, others one by one.
     Initialisations are keyed by (seed, role, configuration, repeat).
     """
 
@@ -50,12 +50,12 @@ class Lanes(Engine):
 
     @staticmethod
     def _lam(job: Job, config: Config) -> Tensor:
-        """lambda of one candidate, once for each initialisation ``[R, H]``."""
+        """lambda of one candidate, repeated per initialisation ``[R, H]``."""
         return stack(job.space, [config]).to(job.device).expand(job.recipe.seeds, -1)
 
     @staticmethod
     def _trained(bound: Task, job: Job, train: Any, lam: Tensor) -> Params:
-        """Parameters of the job's candidates after training, ``[B R, ...]`` each."""
+        """Train the job's candidates; returns parameters ``[B R, ...]``."""
         keys = [(config_hash(config), repeat) for config in job.configs for repeat in range(job.recipe.seeds)]
         start = init_many(bound, keys, job.seed, job.role, job.device)
         return train_many(bound, start, lam, train, job.recipe)
@@ -102,7 +102,7 @@ def _predictor(bound: Task, groups: Groups, lam: Tensor) -> Predictor:
 
 
 def score_each(bound: Task, params: Params, lam: Tensor, part: Any) -> Scores:
-    """`score_many`, in which a lane whose loss is not finite has NaN and stops no other."""
+    """`score_many`, but a lane with a non-finite loss gets NaN instead of stopping all lanes."""
     with suppress(NumericalError):
         return score_many(bound, params, lam, part)
     loss, score = (torch.full((len(lam),), math.nan, device=lam.device) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Training many candidates in one batch: parameters and lambda lead with a lane, the data is shared."""
+"""Training many candidates in one batch: each lane has its own parameters and lambda, all share the data."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ from hcdc.training._networks import MOMENTUM, batches, learning_rates
 def init_many(
     task: Task, keys: Sequence[tuple[object, ...]], seed: int, role: str, device: torch.device | str
 ) -> Params:
-    """Fresh parameters ``[B, ...]``, one lane a key, each drawn from its own stream (seed, role, key)."""
+    """Fresh parameters ``[B, ...]``, one lane per key, each drawn from its own stream (seed, role, key)."""
     drawn = [task.init(stream(seed, role, *key)) for key in keys]
     return {name: torch.stack([params[name] for params in drawn]).to(device) for name in drawn[0]}
 
 
 def train_many(task: Task, params: Params, lam: Tensor, data: Any, recipe: Recipe) -> Params:
-    """The recipe's optimiser on ``task.train_loss`` for every lane at once; batches are shared by the lanes,
-    and augmented alike.
+    """Minimise ``task.train_loss`` for all lanes at once; lanes share batches and their augmentation.
 
     Args:
-        task: A bound task; weight decay is part of its training loss, and the recipe's own is not read.
-        params: Initial parameters, ``[B, ...]`` each; not changed.
+        task: A bound task. Its training loss includes weight decay; the recipe's own is ignored.
+        params: Initial parameters, ``[B, ...]`` each; left unchanged.
         lam: Hyperparameters ``[B, H]``.
         data: The training set, shared by the lanes.
-        recipe: Steps and learning rate.
+        recipe: Optimiser, steps and learning rate.
 
     Returns:
         The parameters after the last step, ``[B, ...]`` each.
@@ -60,7 +59,7 @@ def train_many(task: Task, params: Params, lam: Tensor, data: Any, recipe: Recip
 
 
 def sgd_step(theta: Params, gradient: Params, momentum: Params, lr: float, clip: float) -> None:
-    """One step of SGD with momentum in place; ``clip`` limits the norm of each lane's gradient (0: no)."""
+    """One SGD step with momentum, in place; ``clip`` limits each lane's gradient norm (0: no limit)."""
     if clip:
         squares = torch.stack([g.flatten(1).square().sum(1) for g in gradient.values()]).sum(0)
         shrink = (clip / (squares.sqrt() + 1e-6)).clamp_max(1.0)
@@ -89,7 +88,7 @@ class Scores:
 
 
 def score_many(task: Task, params: Params, lam: Tensor, data: Any) -> Scores:
-    """Loss and score (accuracy) of every lane on ``data``; a non-finite loss stops with a diagnosis."""
+    """Loss and score (accuracy) of every lane on ``data``; raises an error if a loss is not finite."""
 
     def one(p: Params, l: Tensor) -> tuple[Tensor, Tensor]:
         outputs = task.predict(p, l, data)

@@ -1,10 +1,10 @@
-"""Training many different networks on one small set of images, or on several.
+"""Training many different networks on one or more small sets of images.
 
-A step of one small network is a few hundred kernels of microseconds: launching them one by one costs more
-than running them, and even a device that launches them itself is bound by their number. On CUDA the repeats
-of a network, and those on other training sets, are therefore trained as one network of so many lanes, its
-step is recorded once as a CUDA graph, and several networks run at the same time on streams of their own. On
-the CPU networks train on threads of their own, one core each: small convolutions do not fill two cores.
+A step of one small network is a few hundred kernels that take microseconds each. Launching them one by one
+costs more than running them, and even a recorded graph is bound by their number. On CUDA, the repeats of a
+network and its trainings on several sets therefore run as lanes of one network. Its step is recorded once as
+a CUDA graph, and several networks run concurrently on their own streams. On the CPU each network trains on
+its own thread and core, because small convolutions do not fill two cores.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ STREAMS = 16
 """Networks that train at the same time on CUDA."""
 
 CHUNK = 10
-"""Steps that a stream gets at a time."""
+"""Steps launched on a stream at a time."""
 
 MOMENTUM = 0.9
 LANES = 8
-"""Trainings of one network, by repeat and training set, that run as one on CUDA, at most."""
+"""Most trainings of one network (repeats and training sets) that run as one on CUDA."""
 
 PRECISION = torch.bfloat16
-"""Of convolutions on CUDA; parameters are updated in float32. Not float16: its one-kernel BatchNorm holds the
-whole device, and networks on other streams wait."""
+"""Type of convolutions on CUDA; parameters are updated in float32. Not float16: its one-kernel BatchNorm
+occupies the whole device, so networks on other streams wait."""
 
 T = TypeVar("T")
 After = Callable[[int, int, range, Params], T]
-"""What is made of trained networks: ``after(network, training set, repeats, params)``."""
+"""Called with trained networks as ``after(network, training set, repeats, params)``."""
 
 
 def train_networks(
@@ -63,19 +63,19 @@ def train_networks(
 ) -> list[list[list[T]]]:
     """Train every network on every training set from every repeat's initialisation.
 
-    Initialisations, batches and augmentations are keyed by (seed, role, repeat): networks meet the same
-    draws, so that chance decides less of their order, whichever of them are trained together.
+    Initialisations, batches and augmentations are keyed by (seed, role, repeat). All networks share these
+    draws, so chance affects their order less, and results do not depend on which networks train together.
 
     Args:
-        networks: Networks of images.
-        trains: Training sets of one size and shape, on ``device``.
+        networks: Image networks.
+        trains: Training sets of equal size and shape, on ``device``.
         recipe: SGD steps and repeats (``seeds``).
-        after: Called with trained networks as soon as they are trained: repeats on one training set that
-            trained as one, with the parameters of `Network.side_by_side` as many. On CUDA the work it
-            launches runs on the network's stream, and what it returns is read after all is done.
-            Parameters are re-used afterwards: it copies what it keeps. `forward` gives the outputs.
-        inputs: From stored pixels to what networks see (uint8: normalised).
-        streams: Networks at the same time on CUDA.
+        after: Called as soon as networks are trained, with those repeats on one training set that trained
+            as one and the parameters of `Network.side_by_side` for that many. On CUDA its work runs on the
+            network's stream, and its result is read after everything is done. Parameters are reused
+            afterwards, so copy what you keep. `forward` gives the outputs.
+        inputs: Turns stored pixels into network inputs (uint8: normalised).
+        streams: Networks training at the same time on CUDA.
 
     Returns:
         What ``after`` returned, by network, training set and call.
@@ -86,7 +86,7 @@ def train_networks(
     if len(shapes) != 1:
         raise InputError(f"training sets of one shape are needed, got {sorted(shapes)}")
     if any(train.weight is not None for train in trains):
-        raise InputError("training images have weights, which count in validation alone; leave them out")
+        raise InputError("training images have weights, which only validation supports; leave them out")
     run = _Runs(trains, recipe, after, seed, role, torch.device(device), inputs)
     if run.device.type == "cuda":
         return _on_streams(run, networks, streams)
@@ -105,7 +105,7 @@ def train_networks(
 
 
 def batches(count: int, batch: int, steps: int, generator: torch.Generator) -> Tensor:
-    """Indices ``[steps, batch]``: epochs of a fresh order each, without a last partial batch."""
+    """Indices ``[steps, batch]``: epochs in fresh orders, dropping the last partial batch."""
     if batch == 0 or batch >= count:
         return torch.stack([torch.randperm(count, generator=generator) for _ in range(steps)])
     per_epoch = count // batch
@@ -135,15 +135,14 @@ class _Runs:
     inputs: Callable[[Tensor], Tensor]
 
     def lanes(self, network: Network) -> tuple[int, int]:
-        """How many repeats, on how many training sets, train as one: divisors of all, on CUDA, of networks
-        that can."""
+        """How many repeats and training sets train as one: divisors of both on CUDA, 1 for other networks."""
         if self.device.type != "cuda" or not network.can_run_side_by_side:
             return 1, 1
         repeats = _divisor(self.recipe.seeds, LANES)
         return repeats, _divisor(len(self.trains), LANES // repeats)
 
     def job(self, network: Network, number: int, slot: _Slot | None = None) -> _Job:
-        """Every training of one network, to be run chunk by chunk."""
+        """All trainings of one network, run chunk by chunk."""
         trainer = _Trainer(self, network)
         if slot is not None:
             slot.record(trainer)
@@ -155,7 +154,7 @@ class _Runs:
         groups = [range(first, first + at_once) for first in range(0, self.recipe.seeds, at_once)]
         draws: Iterable[_Draws] = chain([trainer.now], map(trainer.draw, groups[1:]))
         if self.device.type == "cuda":
-            draws = list(draws)  # all that the host gives
+            draws = list(draws)  # everything that comes from the host
         for repeats, drawn in zip(groups, draws):
             for first in range(0, len(self.trains), sets):
                 trainer.begin(self.trains[first : first + sets], drawn)
@@ -168,13 +167,13 @@ class _Runs:
 
 
 def _divisor(number: int, most: int) -> int:
-    """The largest divisor of a number that is not above ``most``."""
+    """The largest divisor of a number that is at most ``most``."""
     return max(k for k in range(1, most + 1) if number % k == 0)
 
 
 @dataclass(frozen=True)
 class _Job:
-    """The trainings of one network: ``chunks`` does the work bit by bit, ``found`` fills up meanwhile."""
+    """The trainings of one network: iterating ``chunks`` does the work and fills ``found``."""
 
     chunks: Iterator[None]
     found: list[list[Any]]
@@ -182,7 +181,7 @@ class _Job:
 
 @dataclass(frozen=True)
 class _Draws:
-    """What chance decides of a training of R lanes with P parameters each; lanes lie training set by set.
+    """The random draws of a training of R lanes with P parameters each, ordered by training set.
 
     theta_0 ``[R P]``, batches ``[steps, R batch]``, augmentation ``[steps, R batch]`` and ``[.., 2]``.
     """
@@ -194,10 +193,10 @@ class _Draws:
 
 
 class Layout:
-    """Parameters of a network, or of R lanes of it, as one vector: matrices and kernels first, then vectors.
+    """The parameters of a network (or R lanes of it) as one vector: matrices and kernels, then vectors.
 
-    Kernels lie in the order of channels_last images, and lanes of one parameter one after the other. One
-    vector makes an optimiser step a handful of kernels, however many layers there are.
+    Kernels are stored in channels_last order, and the lanes of a parameter one after another. With one
+    vector, an optimiser step takes a handful of kernels, regardless of the number of layers.
 
     Args:
         params: Parameters of one lane by name, for their shapes.
@@ -212,7 +211,7 @@ class Layout:
         self.matrices = lanes * sum(params[name].numel() for name in names if params[name].dim() > 1)
 
     def vector(self, params: Sequence[Params]) -> Tensor:
-        """The parameters of each lane as one vector ``[R P]``."""
+        """The parameters of all lanes as one vector ``[R P]``."""
         return torch.cat([self.flat(lane[name]) for name in self.shapes for lane in params])
 
     @staticmethod
@@ -221,7 +220,7 @@ class Layout:
         return p.permute(0, 2, 3, 1).reshape(-1) if p.dim() == 4 else p.reshape(-1)
 
     def views(self, vector: Tensor, work: Tensor) -> Params:
-        """Parameters by name, R times as long: matrices in ``work``, the rest in ``vector``."""
+        """Parameters of all R lanes by name: matrices are views of ``work``, the rest of ``vector``."""
         found: Params = {}
         start = 0
         for (name, shape), size in zip(self.shapes.items(), self.sizes):
@@ -238,20 +237,20 @@ class Layout:
         return found
 
     def owners(self, device: torch.device | str = "cpu") -> Tensor:
-        """The lane of each entry of a vector ``[R P]``."""
+        """The lane to which each entry of a vector ``[R P]`` belongs."""
         lane = torch.arange(self.lanes).repeat(len(self.sizes)).to(device)
         counts = torch.tensor(self.sizes).repeat_interleave(self.lanes).to(device)
         return torch.repeat_interleave(lane, counts, output_size=self.lanes * sum(self.sizes))
 
 
 def forward(network: Network, params: Params, x: Tensor, reference: Tensor | None = None) -> Tensor:
-    """Logits ``[R, n, classes]`` in float32 as training computes them: on CUDA in `PRECISION`.
+    """Logits ``[R, n, classes]`` in float32, computed as in training: in `PRECISION` on CUDA.
 
     Args:
-        network: A network of R lanes, see `Network.side_by_side`.
+        network: A network with R lanes, see `Network.side_by_side`.
         params: Its parameters.
         x: Images ``[n, c, h, w]``.
-        reference: Images from which BatchNorm takes its statistics; None takes them from ``x``.
+        reference: Images for BatchNorm's statistics; None uses ``x``.
     """
     with torch.autocast(x.device.type, PRECISION, enabled=x.is_cuda, cache_enabled=False):
         if reference is None:
@@ -262,7 +261,7 @@ def forward(network: Network, params: Params, x: Tensor, reference: Tensor | Non
 
 
 class _Trainer:
-    """One network, with its lanes, its static tensors and its step."""
+    """One network with its lanes, static tensors and step."""
 
     def __init__(self, run: _Runs, network: Network):
         self.run, self.single = run, network
@@ -282,13 +281,13 @@ class _Trainer:
             self.owners = self.layout.owners(device)
             self.by_lane = self.owners.argsort(stable=True)
         self._take(run.trains[: self.sets])
-        self.now = self.draw(range(self.repeats))  # of the first repeats, until others begin
+        self.now = self.draw(range(self.repeats))  # the first repeats' draws, until others begin
         self.rates = -learning_rates(run.recipe).to(device)
         self.counter = torch.zeros(1, dtype=torch.long, device=device)
         self.replay: Callable[[], None] = self.step
 
     def draw(self, repeats: range) -> _Draws:
-        """The draws of the trainings of some repeats, on the device."""
+        """Draw everything for some repeats, on the device."""
         run, recipe, device = self.run, self.run.recipe, self.run.device
         inits = [self.single.init(stream(run.seed, run.role, r)) for r in repeats]
         start, count = self.layout.vector(inits * self.sets), len(self.y) // self.sets
@@ -309,8 +308,8 @@ class _Trainer:
 
     @torch.no_grad()
     def begin(self, trains: Sequence[Images], draws: _Draws) -> None:
-        """The state before the first step on as many training sets as train as one."""
-        if self.run.device.type == "cuda":  # a recorded step reads the tensors that it was recorded with
+        """Set the state before the first step, for the training sets that train as one."""
+        if self.run.device.type == "cuda":  # a recorded step reads the tensors it was recorded with
             torch.cat([train.x for train in trains], out=self.x)
             torch.cat([train.y for train in trains], out=self.y)
             for name in ("order", "flip", "shift"):
@@ -324,7 +323,7 @@ class _Trainer:
         self.counter.zero_()
 
     def _take(self, trains: Sequence[Images]) -> None:
-        """Training sets as one; on the CPU one set stays where it lies, perhaps in a file."""
+        """Join the training sets; on the CPU a single set stays where it is, perhaps in a mapped file."""
         if len(trains) == 1 and self.run.device.type != "cuda":
             self.x, self.y = trains[0].x, trains[0].y
         else:
@@ -332,7 +331,7 @@ class _Trainer:
 
     @torch.enable_grad()
     def step(self) -> None:
-        """One SGD step in place, without a look at any value."""
+        """One SGD step in place, without reading any value back."""
         index = self.now.order.index_select(0, self.counter).squeeze(0)
         x = self.run.inputs(self.x.index_select(0, index))
         if self.run.recipe.augment != "none":
@@ -352,7 +351,7 @@ class _Trainer:
             self._sgd()
 
     def _collect(self, found: dict[str, Tensor | None]) -> None:
-        """Gradients as one vector; weights that no path from input to output uses have none."""
+        """Join gradients into one vector; weights on no path from input to output have none."""
         parts = [self.layout.flat(self.zeros[name] if g is None else g) for name, g in found.items()]
         flat = [part for part, p in zip(parts, self.params.values()) if p.dim() > 1]
         self.gradient[: self.layout.matrices].copy_(torch.cat(flat))
@@ -371,7 +370,7 @@ class _Trainer:
         self.counter += 1
 
     def _clipped(self, clip: float) -> Tensor:
-        """The factor of each entry of the gradient: each lane's norm is its own."""
+        """The clipping factor for each entry of the gradient, from its own lane's norm."""
         rows = self.gradient
         if self.lanes > 1:
             rows = rows.index_select(0, self.by_lane)
@@ -380,29 +379,28 @@ class _Trainer:
         return factor if self.lanes == 1 else factor.index_select(0, self.owners)
 
     def trained(self, k: int) -> Params:
-        """The parameters of the lanes of one training set, by its place among those that train as one."""
+        """The parameters for one training set, given its position among those that train as one."""
         if self.sets == 1:
             return self.params
         sizes = {name: len(p) // self.sets for name, p in self.params.items()}
         return {name: p[k * sizes[name] : (k + 1) * sizes[name]] for name, p in self.params.items()}
 
     def _refresh(self) -> None:
-        """What the network sees of the parameters."""
+        """Update the parameters that the network sees."""
         if self.work is not self.theta:
             self.work.copy_(self.theta[: self.layout.matrices])
 
 
 def networks_that_fit(device: torch.device | str) -> int:
-    """How many networks a CUDA device has memory for, 4 GiB each; 1 at least."""
+    """How many networks fit into a CUDA device's memory, at 4 GiB each; at least 1."""
     return max(1, torch.cuda.get_device_properties(torch.device(device)).total_memory >> 32)
 
 
 def _on_streams(run: _Runs, networks: Sequence[Network], streams: int) -> list[list[list[Any]]]:
-    """Networks on several streams, which get their steps in turn.
+    """Train networks on several streams, which get their steps in turn.
 
-    A stream's queue is short: where the steps of a whole training were queued on one stream, the host would
-    wait for it while the others run dry. So each stream gets a chunk of steps at a time and is passed over
-    while two are under way.
+    If a whole training were queued on one stream, the host would wait for it while the others run dry. So
+    each stream gets one chunk of steps at a time and is skipped while two chunks are under way.
     """
     found: list[list[list[Any]]] = []
     waiting = list(range(len(networks)))[::-1]
@@ -429,11 +427,11 @@ def _on_streams(run: _Runs, networks: Sequence[Network], streams: int) -> list[l
 
 
 def _make_room(device: torch.device, share: float) -> None:
-    """Free memory that nothing uses where less than a share is left: what the allocator keeps for other
-    streams and for recordings that are gone cannot be freed while one is made."""
+    """Free unused memory if less than ``share`` is left. While a graph is recorded, memory that the allocator
+    holds for other streams and deleted graphs cannot be freed."""
     free, total = torch.cuda.mem_get_info(device)
     if free < share * total:
-        gc.collect()  # recordings and their steps hold one another
+        gc.collect()  # graphs and their steps reference each other
         torch.cuda.empty_cache()
 
 
@@ -454,7 +452,7 @@ class _Slot:
         trainer.step()
         graph = record(trainer.step, self.pool)
         trainer.replay = graph.replay
-        self.graph = graph  # the old one goes only now: the pool must not be without a graph
+        self.graph = graph  # replace the old graph only now: the pool must always have one
         self.trainer = trainer
 
     def room(self) -> bool:
@@ -464,12 +462,12 @@ class _Slot:
         return len(self.under_way) < 2
 
     def idle(self) -> bool:
-        """Whether nothing is under way, so that the last network's memory may go."""
+        """Whether nothing is under way, so the last network's memory may be freed."""
         self.room()
         return not self.under_way
 
     def advance(self) -> None:
-        """Launch one more chunk; the job ends with the last one."""
+        """Launch the next chunk; the job ends after the last one."""
         assert self.job is not None
         if next(self.job.chunks, self) is self:
             self.job = None

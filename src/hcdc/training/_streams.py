@@ -1,4 +1,4 @@
-"""Candidates as networks of their own, side by side on CUDA streams or on the threads of the CPU."""
+"""Training each candidate as its own network, side by side on CUDA streams or CPU threads."""
 
 from __future__ import annotations
 
@@ -23,23 +23,22 @@ from hcdc.training._job import Job, Predictor, Result
 from hcdc.training._networks import STREAMS, forward, networks_that_fit, train_networks
 
 SCORED = 1000
-"""Images that are scored at once."""
+"""Images scored at once."""
 
 
 def networks_at_once(device: torch.device | str) -> int:
-    """How many networks are trained before what they gave is kept."""
+    """How many networks to train before saving their results."""
     return 64 if torch.device(device).type == "cuda" else 2 * torch.get_num_threads()
 
 
 @register_engine("streams")
 class Streams(Engine):
-    """One network per candidate: images.
+    """Trains one network per candidate. For images.
 
-    The task gives the network of a candidate (``task.network``) and what networks see of stored pixels
-    (``task.inputs``); labelled sets have ``x`` and ``y``. Initialisations and batches are keyed by (seed,
-    role, repeat), so that all candidates meet the same draws. A checkpoint keeps kernels as ``[out, height,
-    width, in]``, as those of channels_last images lie: it keeps no other order, and the same numbers in
-    another order may give other last bits.
+    The task gives each candidate's network (``task.network``) and turns stored pixels into its inputs
+    (``task.inputs``). Labelled sets have ``x`` and ``y``. Initialisations and batches are keyed by (seed,
+    role, repeat), so all candidates share them. Checkpoints store kernels as ``[out, height, width, in]``,
+    their channels_last order in memory: another order could change the last bits of results.
     """
 
     def train_at_once(self, job: Job) -> int:
@@ -98,12 +97,12 @@ class Streams(Engine):
 
 
 def _statistics(job: Job, train: Images) -> Tensor | None:
-    """The images from which BatchNorm takes its statistics in scoring; None is those that are scored."""
+    """Images for BatchNorm's statistics during scoring; None uses the scored images themselves."""
     return job.task.inputs(train.x) if job.recipe.statistics == "train" else None
 
 
 def _stored(p: Tensor) -> Tensor:
-    """A copy of a parameter as it lies in memory."""
+    """A copy of a parameter in its memory order."""
     lying = p.detach().permute(0, 2, 3, 1) if p.dim() == 4 else p.detach()
     return lying.clone(memory_format=torch.contiguous_format)
 
@@ -124,7 +123,7 @@ def _result(
     seconds: float,
     part_seconds: dict[str, float],
 ) -> Result:
-    """The result of a candidate from the scores ``[R, parts, 2]`` of its repeats."""
+    """One candidate's result from the scores ``[R, parts, 2]`` of its repeats."""
     mean = scores.double().mean(0).cpu()
     bad = ~torch.isfinite(mean)
     if bool(bad.any()) and not job.keep_diverged:
@@ -143,9 +142,8 @@ def score_images(
 ) -> Tensor:
     """Loss and accuracy ``[R, 2]`` on a part.
 
-    BatchNorm takes the statistics of the reference, or of up to `SCORED` images, in equal shares: a last one
-    of few images would be scored by poor statistics. Shares are drawn, since images may lie class by class,
-    and statistics of one class are those of no batch.
+    BatchNorm takes statistics from the reference, or from equal shares of up to `SCORED` images: a small last
+    share would have poor statistics. Shares are drawn at random because images may be sorted by class.
     """
     count = math.ceil(len(part) / SCORED)
     if count <= 1:
@@ -160,13 +158,13 @@ def score_images(
 
 
 class PartTimes:
-    """Seconds of scoring by key, for networks that train and are scored side by side.
+    """Scoring seconds by key, for networks that train and are scored concurrently.
 
-    On CUDA they are taken by events on the network's own stream: waiting for it would hold up the others.
+    On CUDA, events on the network's own stream measure them, since waiting would hold up other streams.
 
     Args:
         device: Where networks are scored.
-        networks: How many there are; several of them run at the same time.
+        networks: How many there are; several run at the same time.
     """
 
     def __init__(self, device: torch.device | str, networks: int):
@@ -177,7 +175,7 @@ class PartTimes:
 
     @contextmanager
     def of(self, key: tuple[int, str]) -> Iterator[None]:
-        """Count the seconds of a block to a key."""
+        """Add the seconds of a block to a key."""
         begun = self._now()
         yield
         self.marks.append((key, begun, self._now()))
@@ -190,7 +188,7 @@ class PartTimes:
         return event
 
     def seconds(self) -> dict[tuple[int, str], float]:
-        """The seconds of each key that the whole took longer for it, once all is done."""
+        """How many seconds each key added to the whole; call after all work is done."""
         found: dict[tuple[int, str], float] = defaultdict(float)
         for key, begun, done in self.marks:
             spent = begun.elapsed_time(done) / 1000 if self.cuda else done - begun

@@ -1,4 +1,4 @@
-"""Full-data results of candidates, wherever they come from."""
+"""Full-data results of candidates, from any source."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hcdc.training import Result
 
 
 class Truth(ABC):
-    """What candidates reach when they are trained on the full data.
+    """The scores that candidates reach when trained on the full data.
 
     A subclass defines ``score``, ``seconds``, ``known``, ``spec`` and ``words``.
 
     Attributes:
-        parts: Parts of the data with results, ``"val"`` and perhaps ``"test"``.
-        fidelities: Shorter trainings with results: their length, and their share of the seconds.
+        parts: Parts of the data with results: ``"val"`` and perhaps ``"test"``.
+        fidelities: Lengths of shorter trainings with results, and their share of the seconds.
     """
 
     parts: tuple[str, ...] = ("val", "test")
@@ -29,46 +29,46 @@ class Truth(ABC):
 
     @abstractmethod
     def score(self, config: Config, part: str = "val", fidelity: int | None = None) -> float:
-        """The score of a candidate on a part, higher is better.
+        """A candidate's score on a part; higher is better.
 
         Args:
             config: The candidate.
             part: One of ``parts``.
-            fidelity: One of ``fidelities``; None is the whole training.
+            fidelity: One of ``fidelities``; None means the whole training.
         """
 
     @abstractmethod
     def seconds(self, config: Config) -> float:
-        """Seconds of a candidate's whole training; NaN where nobody knows."""
+        """Seconds of a candidate's whole training; NaN if unknown."""
 
     @abstractmethod
     def known(self, config: Config) -> bool:
-        """Whether the results of a candidate are there without any work."""
+        """Whether a candidate's results are available without any work."""
 
     @abstractmethod
     def spec(self) -> dict[str, Any]:
-        """What condensed files say of it, as plain JSON."""
+        """How condensed files describe it, as plain JSON."""
 
     @abstractmethod
     def words(self) -> str:
         """Where the results come from."""
 
     def check(self, task: Task) -> None:
-        """Refuse a task that these results are not about; any task will do by default."""
+        """Refuse a task that these results do not describe; accepts any task by default."""
         return
 
     def ensure(self, configs: Sequence[Config]) -> None:
-        """Refuse candidates whose results will never be known, before any work."""
+        """Refuse candidates that can never have results, before any work starts."""
         for config in configs:
             if not self.known(config):
-                self.score(config)  # its error says what is missing
+                self.score(config)  # raises an error that says what is missing
 
     def results(self, configs: Sequence[Config], parts: Sequence[str] | None = None) -> list[Result]:
-        """Scores and seconds of many candidates; what has to be trained trains together.
+        """Scores and seconds of many candidates; missing ones are trained together.
 
         Args:
             configs: The candidates.
-            parts: The parts that are asked for; all there are where None.
+            parts: The parts to score; None means all.
         """
         asked = self.parts if parts is None else parts
         return [
@@ -77,15 +77,15 @@ class Truth(ABC):
         ]
 
     def scores(self, configs: Sequence[Config], part: str = "val") -> list[float]:
-        """Scores of many candidates on a part; those that diverged have the worst, see `full_scores`."""
+        """Scores of many candidates on a part; diverged candidates get the worst, see `full_scores`."""
         return full_scores(self.results(configs, (part,)), part)
 
 
 def full_scores(results: Sequence[Result], part: str) -> list[float]:
-    """Scores on ``part`` of full-data results, of which at least one is finite; higher is better.
+    """Scores of full-data results on ``part``, at least one of them finite; higher is better.
 
-    A candidate that diverged has the worst score there is: an accuracy of 0 or, as minus an error has no end,
-    just below the worst of the others.
+    Diverged candidates get the worst score: 0 for an accuracy; for a negative error, which is unbounded, just
+    below the worst of the others.
     """
     low = min(r.values[f"{part}.score"] for r in results if r.finite)
     worst = 0.0 if low >= 0 else math.nextafter(low, -math.inf)
@@ -93,7 +93,7 @@ def full_scores(results: Sequence[Result], part: str) -> list[float]:
 
 
 def check_truth(truth: Any, task: Task) -> None:
-    """Refuse what is no `Truth`, or one whose results are not about the task."""
+    """Refuse anything but a `Truth` whose results describe the task."""
     if not isinstance(truth, Truth):
         raise InputError(
             f"truth is {type(truth).__name__}; give a table: TableTruth(NASBench201Table(file), 'cifar10')"
@@ -102,11 +102,11 @@ def check_truth(truth: Any, task: Task) -> None:
 
 
 class ListedTruth(Truth):
-    """Results that are listed, one row per configuration.
+    """Results given as a list, one row per configuration.
 
     Args:
         rows: Configurations with their figures: ``"val"``, and perhaps ``"test"`` and ``"seconds"``.
-        name: What errors call the list.
+        name: How errors refer to the list.
     """
 
     def __init__(self, rows: Sequence[tuple[Mapping[str, Any], Mapping[str, float]]], name: str):
@@ -142,19 +142,19 @@ class ListedTruth(Truth):
     def _row(self, config: Config) -> Mapping[str, float]:
         if not self.known(config):
             raise InputError(
-                f"configuration {config} is not among the {len(self)} of {self.name}, which have "
+                f"{self.name} does not list configuration {config}; it lists {len(self)}, with the keys "
                 f"{', '.join(self._keys)}"
             )
         return self._rows[_key(config)]
 
 
 def _key(config: Mapping[str, Any]) -> str:
-    """A configuration as text, whether its numbers were read as text, whole numbers or floats."""
+    """A configuration as text; equal whether its numbers were read as text, integers or floats."""
     return json.dumps({name: plain(value) for name, value in config.items()}, sort_keys=True)
 
 
 def plain(value: Any) -> Any:
-    """A value of a configuration: numbers as floats, also those in text; other text as it is."""
+    """A value of a configuration: numbers (also as text) become floats, other text stays."""
     if isinstance(value, str):
         if value.strip().lower() in ("true", "false"):
             return value.strip().lower() == "true"

@@ -18,8 +18,8 @@ FIGURES = ("val", "test", "seconds")
 class CsvTruth(ListedTruth):
     """Results from a file with one line per configuration.
 
-    One column per key of a configuration, ``val`` (the validation score, higher is better) and, optionally,
-    ``test`` and ``seconds``; separated by commas or semicolons.
+    It has one column per key of a configuration, ``val`` (the validation score, higher is better) and
+    optionally ``test`` and ``seconds``, separated by commas or semicolons.
 
     Args:
         path: The file.
@@ -41,7 +41,7 @@ class CsvTruth(ListedTruth):
         if "val" not in names or not keys:
             raise InputError(
                 f"truth: '{self.path}' has the columns {', '.join(names) or 'none'}; it needs 'val' and one "
-                "per key of a configuration, with 'test' and 'seconds' where they are known"
+                "per key of a configuration, and may have 'test' and 'seconds'"
             )
         rows = []
         for line, row in enumerate(reader, 2):

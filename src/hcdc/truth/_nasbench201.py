@@ -1,4 +1,4 @@
-"""The results of NAS-Bench-201's cells: a flat table, or the files of ``nats_bench``."""
+"""Results for NAS-Bench-201 cells, from a flat table or from ``nats_bench`` files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hcdc.core.errors import InputError, require, unknown_name
 from hcdc.spaces import cell_string, operations
 
 Cell = str | Sequence[int]
-"""A cell: its string, or its six operation numbers."""
+"""A cell as a string or as six operation numbers."""
 
 DATASETS = ("c10", "c100", "in16")
 """CIFAR-10, CIFAR-100 and ImageNet16-120."""
@@ -31,12 +31,11 @@ COLUMNS = (*ACCURACIES, PARAMETERS, SECONDS)
 
 
 class NASBench201Table:
-    """Results of the benchmark's cells from a flat table (``.csv`` or ``.csv.gz``).
+    """Results for the benchmark's cells from a flat table (``.csv`` or ``.csv.gz``).
 
-    Needed are the columns ``index`` (the benchmark's number of the cell), ``ops`` (six operation numbers
-    joined by ``-``) and those of `COLUMNS`; others are not read. In the published numbers ``params_m`` of 150
-    cells is that of another cell of their class (with the same function and fewer or more useless weights);
-    `NASBench201.parameter_count` is right for all.
+    Required columns: ``index`` (the cell's number in the benchmark), ``ops`` (six operation numbers joined by
+    ``-``) and `COLUMNS`; others are ignored. The published ``params_m`` of 150 cells belongs to an equivalent
+    cell with fewer or more unused weights; `NASBench201.parameter_count` is right for all cells.
 
     Args:
         path: The file.
@@ -46,8 +45,8 @@ class NASBench201Table:
         path = Path(path)
         if not path.is_file():
             raise InputError(
-                f"there is no NAS-Bench-201 table at '{path}'; it is a .csv or .csv.gz file with a line a "
-                f"cell and the columns index, ops, {', '.join(COLUMNS)}"
+                f"there is no NAS-Bench-201 table at '{path}'; it is a .csv or .csv.gz file with a line for "
+                f"each cell and the columns index, ops, {', '.join(COLUMNS)}"
             )
         try:
             with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
@@ -71,7 +70,7 @@ class NASBench201Table:
                 index, values = int(row["index"]), {name: float(row[name]) for name in COLUMNS}
             except (TypeError, ValueError) as error:
                 raise InputError(
-                    f"line {line} of '{path}' has an entry that is no number: {error}"
+                    f"line {line} of '{path}' has an entry that is not a number: {error}"
                 ) from error
             wrong = [name for name in ACCURACIES if not 0 <= values[name] <= 100]
             if wrong:
@@ -79,7 +78,7 @@ class NASBench201Table:
                     f"line {line} of '{path}': {wrong[0]} is {values[wrong[0]]}; 0 to 100 % is needed"
                 )
             if numbers in self._index or index in self._cells:
-                raise InputError(f"line {line} of '{path}': cell {row['ops']} or index {index} comes twice")
+                raise InputError(f"line {line} of '{path}' repeats cell {row['ops']} or index {index}")
             self._index[numbers], self._cells[index], self._values[numbers] = index, numbers, values
 
     def __len__(self) -> int:
@@ -90,17 +89,17 @@ class NASBench201Table:
         return operations(cell) in self._index
 
     def index(self, cell: Cell) -> int:
-        """The benchmark's number of a cell."""
+        """The cell's number in the benchmark."""
         return self._index[self._found(cell)]
 
     def cell(self, index: int) -> str:
-        """The string of the cell with that number."""
+        """The cell with that number, as a string."""
         if index not in self._cells:
             raise InputError(f"index {index} is not in this NAS-Bench-201 table of {len(self)} cells")
         return cell_string(self._cells[index])
 
     def lookup(self, cell: Cell, column: str) -> float:
-        """The entry of a cell in one of `COLUMNS`."""
+        """A cell's entry in one of `COLUMNS`."""
         if column not in COLUMNS:
             raise unknown_name("column", column, COLUMNS)
         return self._values[self._found(cell)][column]
@@ -113,11 +112,11 @@ class NASBench201Table:
 
 
 class NATSBench:
-    """The same results from the files of the package ``nats_bench`` (topology search space).
+    """The same results from the files of the ``nats_bench`` package (topology search space).
 
     Args:
-        source: A benchmark file, a folder of single files (fast mode), or an API that is open already.
-            ``nats_bench`` unpickles its files: open none that you do not trust.
+        source: A benchmark file, a folder of single files (fast mode), or an open API.
+            ``nats_bench`` unpickles its files, so open only files that you trust.
     """
 
     def __init__(self, source: str | Path | Any):
@@ -138,14 +137,14 @@ class NATSBench:
         return int(self._api.query_index_by_arch(cell_string(cell))) >= 0
 
     def index(self, cell: Cell) -> int:
-        """The benchmark's number of a cell."""
+        """The cell's number in the benchmark."""
         index = int(self._api.query_index_by_arch(cell_string(cell)))
         if index < 0:
             raise InputError(f"cell '{cell_string(cell)}' is not in these nats_bench files")
         return index
 
     def lookup(self, cell: Cell, column: str) -> float:
-        """The entry of a cell in one of `COLUMNS`, averaged over the benchmark's seeds."""
+        """A cell's entry in one of `COLUMNS`, averaged over the benchmark's seeds."""
         index = self.index(cell)
         if column == PARAMETERS:
             return float(self._api.get_cost_info(index, "cifar10-valid", hp="200")["params"])

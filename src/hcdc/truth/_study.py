@@ -9,16 +9,15 @@ from hcdc.truth._base import ListedTruth
 
 
 class StudyTruth(ListedTruth):
-    """Results of the finished trials of a study: ``params`` are the configuration, ``value`` is the score.
+    """Results of a study's finished trials: ``params`` is the configuration, ``value`` the score.
 
-    A study that minimises has minus its value as the score. Of trials with the same parameters the first
-    counts.
+    If the study minimises, the score is minus its value. Among trials with equal parameters the first counts.
 
     Args:
         study: An ``optuna.Study``, or the name of one in ``storage``.
-        storage: The storage's URL, e.g. ``"sqlite:///study.db"``, where ``study`` is a name.
-        test: User attribute of a trial with its test score, in the direction of its value.
-        seconds: User attribute with the seconds of its training; how long the trial ran where it is missing.
+        storage: The storage's URL, e.g. ``"sqlite:///study.db"``, if ``study`` is a name.
+        test: A trial's user attribute with its test score, in the direction of its value.
+        seconds: A trial's user attribute with its training seconds; defaults to the trial's duration.
     """
 
     def __init__(self, study: Any, storage: str | None = None, test: str = "test", seconds: str = "seconds"):

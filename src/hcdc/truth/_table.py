@@ -1,4 +1,4 @@
-"""A benchmark's table in the place of full trainings."""
+"""Full-data results from a benchmark table, instead of full trainings."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from hcdc.truth._base import Truth
 from hcdc.truth._nasbench201 import SECONDS, NASBench201Table, NATSBench
 
 PREFIXES = {"cifar10": "c10", "cifar100": "c100"}
-"""The benchmark's columns for a data set of ours."""
+"""The benchmark's column prefix for each data set."""
 BENCHMARKS = {"cifar10": 10, "cifar100": 100}
-"""Data sets of which tables have results, and their number of classes."""
+"""Data sets with results in the tables, and their number of classes."""
 
 
 class TableTruth(Truth):
-    """Full-data results of cells from a table, in the place of training them.
+    """Full-data results of cells, looked up in a table instead of trained.
 
     Args:
         table: A `NASBench201Table` or `NATSBench`.
         dataset: ``"cifar10"`` or ``"cifar100"``.
-        name: What condensed files call it.
+        name: How condensed files refer to it.
     """
 
     fidelities: ClassVar[Mapping[int, float]] = {12: 12 / 200}
@@ -49,28 +49,28 @@ class TableTruth(Truth):
     def _cell(config: Config) -> str:
         if "cell" not in config:
             raise InputError(
-                f"configuration {config} is no cell of NAS-Bench-201, so no table has its results"
+                f"configuration {config} is not a NAS-Bench-201 cell, so the table has no results for it"
             )
         return str(config["cell"])
 
     def check(self, task: Task) -> None:
-        """Refuse other data than the table's, and other networks than cells."""
+        """Refuse data other than the table's and networks other than cells."""
         shape = task.image_shape
         if shape is None:
             raise InputError(
-                f"truth: the table has results on images, and the task is a {task.kind}; leave it out"
+                f"truth: the table has results on images, but the task is a {task.kind}; leave it out"
             )
         if task.spec().get("model", "space") != "space":
             raise InputError(
-                "truth: a NAS-Bench-201 table has results of its cells, and the task has another model; "
+                "truth: a NAS-Bench-201 table has results of its cells, but the task has another model; "
                 "leave it out"
             )
         classes = BENCHMARKS[self.dataset]
         if (shape, task.num_classes) != ((3, 32, 32), classes):
             raise InputError(
-                f"truth: {self.dataset} has {classes} classes of 3 x 32 x 32 pixels, and '{task.name}' has "
-                f"{task.num_classes} of {' x '.join(map(str, shape))}, so the table's results are not about "
-                "it; leave it out"
+                f"truth: {self.dataset} has {classes} classes of 3 x 32 x 32 pixels, but '{task.name}' has "
+                f"{task.num_classes} of {' x '.join(map(str, shape))}, so the table does not describe it; "
+                "leave it out"
             )
 
     def words(self) -> str:

@@ -1,4 +1,4 @@
-"""Full-data results by training: cached on disk by data, task, space, recipe and configuration."""
+"""Full-data results by training, cached on disk by data, task, space, recipe and configuration."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ log = logging.getLogger("hcdc")
 
 
 def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
-    """Where full-data results are kept: the argument, else ``$HCDC_CACHE``, else ``~/.cache/hcdc/truth``."""
+    """Folder of full-data results: the argument, else ``$HCDC_CACHE``, else ``~/.cache/hcdc/truth``."""
     return Path(cache or os.environ.get("HCDC_CACHE") or Path.home() / ".cache" / "hcdc" / "truth")
 
 
 class TrainedTruth(Truth):
-    """Candidates trained on the full data by the full recipe; results are cached on disk.
+    """Trains candidates on the full data by the full recipe and caches the results on disk.
 
-    A result holds wherever it was made, its seconds do not: results from another device have NaN seconds.
-    ``Result.seconds_for("val")`` is what a search would pay; results that an older version cached do not say
-    the seconds per part, so it includes scoring the test part. Candidates that diverge are kept like others,
-    with NaN for what is not finite, and a warning names them; `full_scores` ranks them last.
+    Results hold on every device, their seconds do not: cached results from another device have NaN seconds.
+    ``Result.seconds_for("val")`` is what a search would pay. Results cached by older versions lack seconds
+    per part, so there it includes scoring the test part. Diverged candidates are kept, with NaN for values
+    that are not finite; a warning names them, and `full_scores` ranks them last.
 
     Args:
         task: The task on the original data; without a test set there are no test figures.
@@ -46,8 +46,8 @@ class TrainedTruth(Truth):
         recipe: The full recipe.
         device: Where to train.
         cache: Folder of the cache, see `cache_folder`.
-        progress: Reports a phase "full data" where something has to be trained.
-        fingerprint: Of the data, where it is known already.
+        progress: Reports a phase "full data" if something has to be trained.
+        fingerprint: The data's fingerprint, if already known.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class TrainedTruth(Truth):
         return self.task.fingerprint() if self._fingerprint is None else self._fingerprint
 
     def score(self, config: Config, part: str = "val", fidelity: int | None = None) -> float:
-        """The score of a candidate, which is trained where it is not known; NaN where it diverged."""
+        """A candidate's score; trains the candidate if its score is unknown; NaN if it diverged."""
         if fidelity is not None:
-            raise InputError(f"fidelity {fidelity}: candidates are trained by the full recipe alone")
+            raise InputError(f"fidelity {fidelity}: candidates are only trained by the full recipe")
         return self._results([config])[0].values[f"{part}.score"]
 
     def seconds(self, config: Config) -> float:
-        """Seconds of training and validating; a search pays for no test."""
+        """Seconds for training and validation; a search does not pay for testing."""
         return self._results([config])[0].seconds_for("val")
 
     def known(self, config: Config) -> bool:
@@ -85,13 +85,13 @@ class TrainedTruth(Truth):
         return self.task.identity(self.space, config) in self._known
 
     def results(self, configs: Sequence[Config], parts: Sequence[str] | None = None) -> list[Result]:
-        """Validation and test figures; where all candidates diverge, it stops with a diagnosis."""
+        """Validation and test results; raises an error if all candidates diverge."""
         results = self._results(configs)
         lost = [str(config) for config, result in zip(configs, results) if not result.finite]
         if lost and len(lost) == len(results):
             raise NumericalError(
-                f"all {len(lost)} candidates have a non-finite loss after training on the full data; a copy "
-                f"made with a smaller learning rate there (full_recipe lr, now {self.recipe.lr}) may help"
+                f"all {len(lost)} candidates have a non-finite loss after training on the full data; a "
+                f"smaller learning rate there (full_recipe lr, now {self.recipe.lr}) may help"
             )
         if lost:
             told = f"{len(lost)} of {len(results)} candidates diverged"
@@ -99,7 +99,7 @@ class TrainedTruth(Truth):
         return results
 
     def ensure(self, configs: Sequence[Config]) -> None:
-        """Nothing is missing: what is not known is trained when it is asked for."""
+        """Accept every candidate: unknown ones are trained on demand."""
         return
 
     def spec(self) -> dict[str, Any]:
@@ -111,14 +111,14 @@ class TrainedTruth(Truth):
     def check(self, task: Task) -> None:
         if not self.task.same_as(task.spec()):
             raise InputError(
-                f"truth: its task is {self.task.spec()}, and the task here is {task.spec()}; give the same"
+                f"truth: its task is {self.task.spec()}, but the task here is {task.spec()}; give the same"
             )
 
     # --- the cache ------------------------------------------------------------------------------------------
 
     @cached_property
     def file(self) -> Path:
-        """The file of the cache; its folder is made where it is not there."""
+        """The cache file; creates its folder if necessary."""
         told = {"task": self.task.key(), "space": self.space.spec()}
         key = content_key({"data": self.fingerprint, "recipe": self.recipe.as_dict(), **told})
         folder = cache_folder(self.cache)
@@ -126,13 +126,13 @@ class TrainedTruth(Truth):
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(
-                f"the folder '{folder}' for full-data results cannot be made: {error.strerror or error}; "
-                "name another as the cache, or by $HCDC_CACHE"
+                f"cannot create the folder '{folder}' for full-data results: {error.strerror or error}; "
+                "choose another cache folder, or set $HCDC_CACHE"
             ) from error
         return folder / f"{key}.jsonl"
 
     def _read(self) -> None:
-        """Take over what the file has."""
+        """Load the results in the cache file."""
         if not self.file.exists():
             return
         here = records.device_name(self.device)
@@ -143,7 +143,7 @@ class TrainedTruth(Truth):
             self._known[line["hash"]] = Result(values, seconds, line.get("part_seconds", {}), repeats)
 
     def _results(self, configs: Sequence[Config]) -> list[Result]:
-        """The results of all, as they are; those that are not known are trained together and kept."""
+        """Results of all candidates, diverged or not; unknown ones are trained together and cached."""
         self._read()
         keys = [self.task.identity(self.space, config) for config in configs]
         missing = {key: config for key, config in zip(keys, configs) if key not in self._known}
@@ -154,8 +154,8 @@ class TrainedTruth(Truth):
     def _train(self, missing: dict[str, Config]) -> None:
         if not os.access(self.file.parent, os.W_OK):
             raise InputError(
-                f"the folder '{self.file.parent}' for full-data results cannot be written; name another as "
-                "the cache, or by $HCDC_CACHE"
+                f"cannot write to the folder '{self.file.parent}' for full-data results; choose another "
+                "cache folder, or set $HCDC_CACHE"
             )
         names = {config_hash(config): key for key, config in missing.items()}
         here = records.device_name(self.device)

@@ -1,4 +1,4 @@
-"""Ways to make S_val, one file each; a way from outside joins them by `register_validation`."""
+"""Ways to make S_val, one file each; register others with `register_validation`."""
 
 from hcdc.condensers.validation._alignment import learn_validation
 from hcdc.condensers.validation._base import (

@@ -1,4 +1,4 @@
-"""HCDC: learn a validation set whose hypergradients point as those of the original data do (Algorithm 1)."""
+"""HCDC: learn a validation set whose hypergradients point like the original ones (Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def learn_validation(
     Args:
         task: The task on the original data, on ``device``.
         s_train: S_train, on ``device``.
-        val_size: Number of synthetic validation examples.
+        val_size: |S_val|.
         config: Settings.
         full, small: How candidates are trained on the original data and on S_train.
     """
@@ -44,7 +44,7 @@ def learn_validation(
     bound = config.bind(task.for_learning(config.structure, config.adjacency), space)
     s_val = bound.sample("val", val_size, seed, balanced=config.labels == "balanced")
     if config.val_batch:
-        bound.subset(s_val, torch.zeros(1, dtype=torch.long, device=device))  # a task without it says so now
+        bound.subset(s_val, torch.zeros(1, dtype=torch.long, device=device))  # unsupported tasks fail now
     for data in (s_train, s_val) if config.samples else (bound.train, bound.val, s_train, s_val):
         bound.prepare(data)
     form = Sequential if config.schedule == "sequential" else Batched

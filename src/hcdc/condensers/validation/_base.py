@@ -1,7 +1,7 @@
-"""What every way to make S_val shares, and their registry.
+"""The interface of ways to make S_val, and their registry.
 
-A new way is one subclass of `Validation`, a frozen dataclass whose fields are its settings, registered by
-name. It may live in a file outside the package.
+A new way is one subclass of `Validation`: a frozen dataclass whose fields are its settings, registered by
+name. It may be defined outside the package.
 
 Example:
     >>> import torch
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """What a way is given when the work begins.
+    """What a way receives when the work begins.
 
     Attributes:
         task: The plan's task, on ``device``.
         s_train: S_train, on ``device``.
         device: Where to compute.
-        checkpoint: Where an interrupted run continues; phases are its children.
+        checkpoint: Where an interrupted run continues; each phase has a child of it.
         progress: Where progress is reported.
     """
 
@@ -63,12 +63,12 @@ class Work:
 
 @dataclass(frozen=True)
 class Made:
-    """What a way made.
+    """The result of a way.
 
     Attributes:
-        val: S_val; None stands for the real validation set.
+        val: S_val; None means the real validation set.
         says: What the condensed file says about it; JSON-able, and equal for equal runs.
-        record: What the record beside the file says.
+        record: What goes into the record beside the file.
     """
 
     val: Any
@@ -82,10 +82,10 @@ class Validation(Settings, ABC):
 
     Attributes:
         name: The registered name, ``val_method`` of `condense`.
-        learned: S_val is learned for a search space. Such a way belongs to method ``"hcdc"``, and candidates
-            on the copy are ranked by loss.
-        reduces: The method that makes S_train makes S_val too.
-        fixed: Fields that nobody may set; the file says them for completeness.
+        learned: S_val is learned for a search space. Such ways belong to method ``"hcdc"`` and rank
+            candidates on the copy by loss.
+        reduces: The method that makes S_train also makes S_val.
+        fixed: Fields that cannot be set; the file states them for completeness.
     """
 
     learned: ClassVar[bool] = True
@@ -96,7 +96,7 @@ class Validation(Settings, ABC):
 
     @classmethod
     def for_task(cls, task: Task) -> type[Validation]:
-        """The class that serves a task: this one, unless the name means different things to tasks."""
+        """The class that serves a task: this one, unless the name means different things for tasks."""
         return cls
 
     @classmethod
@@ -114,7 +114,7 @@ class Validation(Settings, ABC):
         overrides: Mapping[str, Any] | None = None,
         presets: Presets | None = None,
     ) -> Self:
-        """Settings from a preset of HCDC, which may hold those of other ways too, and overrides."""
+        """Settings from an HCDC preset and overrides; ignores the preset's settings of other ways."""
         presets = validation_presets() if presets is None else presets
         if preset is not None and preset not in presets:
             raise unknown_name("preset of method 'hcdc'", preset, presets)
@@ -124,7 +124,7 @@ class Validation(Settings, ABC):
         return cls(**{**chosen, **(overrides or {})})
 
     def for_space(self, space: Space, given: Mapping[str, Any]) -> Validation:
-        """This way with the settings that follow from a space; those that were ``given`` stay."""
+        """This way with settings adapted to a space; ``given`` settings stay."""
         return self
 
     # --- before the work ----------------------------------------------------------------------------------
@@ -138,11 +138,11 @@ class Validation(Settings, ABC):
             )
 
     def val_size(self, task: Task, train_size: int) -> int:
-        """|S_val| where nothing is said."""
+        """The default |S_val|."""
         return min(task.val_size(train_size), task.most("val")) or task.least
 
     def check_size(self, task: Task, size: int) -> None:
-        """Refuse a size of S_val that cannot be made."""
+        """Refuse an impossible size of S_val."""
         task.check_size("val", size)
 
     def metric(self, task: Task) -> str:
@@ -154,19 +154,19 @@ class Validation(Settings, ABC):
         return []
 
     def describe(self, plan: Plan) -> dict[str, Any]:
-        """What the condensed file says about the plan, beside the settings."""
+        """What the condensed file says about the plan, besides the settings."""
         return {}
 
     def sized(self, plan: Plan) -> str:
-        """How many examples S_val has, in words."""
+        """The size of S_val in words."""
         return plan.task.sized(plan.val_size)
 
     def doubt(self, task: Task) -> str:
-        """What recorded results say against this way for a task; empty for nothing."""
+        """What recorded results say against this way for a task; empty if nothing."""
         return ""
 
     def cost(self, plan: Plan, task: Task, device: torch.device | str) -> list[Expense]:
-        """What making S_val costs; ``task`` is the plan's, on ``device``."""
+        """The cost of making S_val; ``task`` is the plan's, on ``device``."""
         return []
 
     # --- the work -----------------------------------------------------------------------------------------
@@ -175,12 +175,12 @@ class Validation(Settings, ABC):
     def make(self, plan: Plan, work: Work) -> Made:
         """Make S_val.
 
-        Equal arguments give equal bytes; an interrupted run with the same checkpoint continues and gives the
-        same.
+        Equal arguments give equal bytes. An interrupted run with the same checkpoint continues to the same
+        result.
 
         Args:
-            plan: Space, sizes, recipes, seed, full-data results and what makes S_train.
-            work: What the run has.
+            plan: Space, sizes, recipes, seed, full-data results and the method that makes S_train.
+            work: Task, S_train and device of the run, its checkpoint and progress.
         """
 
 
@@ -191,7 +191,7 @@ W = TypeVar("W", bound=type[Validation])
 
 
 def register_validation(way: W) -> W:
-    """Register a way to make S_val by its name; a decorator of its class."""
+    """Class decorator that registers a way to make S_val by its name."""
     known = VALIDATIONS.setdefault(way.name, way)
     if known.__qualname__ != way.__qualname__ or known.__module__ != way.__module__:
         raise InputError(f"val_method '{way.name}' is registered already, as {known.__qualname__}")
@@ -206,9 +206,9 @@ def make_validation(
 
     Args:
         name: One of `VALIDATIONS`.
-        task: Decides what the name means where that differs.
-        preset: One of `validation_presets`; a way takes from it the settings that it has.
-        options: Settings that differ. One that the way does not have is refused, with the ways that have it.
+        task: Decides what the name means, if that differs between tasks.
+        preset: One of `validation_presets`; a way uses the settings that it has.
+        options: Changed settings. An unknown one is refused, naming the ways that have it.
     """
     if name not in VALIDATIONS:
         raise unknown_name("val_method", name, VALIDATIONS)
@@ -227,7 +227,7 @@ def make_validation(
 
 @cache
 def validation_presets() -> dict[str, dict[str, Any]]:
-    """The presets of HCDC: ``{preset: {"note", "settings"}}``; a way takes the settings that it has."""
+    """HCDC's presets: ``{preset: {"note", "settings"}}``; a way uses the settings that it has."""
     text = resources.files("hcdc.condensers").joinpath("presets", "hcdc.json").read_text()
     presets: dict[str, dict[str, Any]] = json.loads(text)
     return presets

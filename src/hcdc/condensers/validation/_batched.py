@@ -1,4 +1,4 @@
-"""The batched schedule: S_val steps average over points of many trajectories."""
+"""The batched schedule: steps on S_val average over points of many trajectories."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ log = logging.getLogger("hcdc")
 
 
 class Batched(Run):
-    """Alignment at many points at once."""
+    """Aligns at many points at once."""
 
     def learn(self) -> Learned:
-        """Align at the points of all trajectories; the best iterate on held-out lambdas is kept."""
+        """Align at the points of all trajectories; keeps the best iterate on held-out lambdas."""
         config = self.config
         self.phase = self.progress.phase("original hypergradients and S_val", config.steps)
         held = self.points(self.draw("holdout", config.holdout), "holdout")
@@ -32,7 +32,7 @@ class Batched(Run):
             tensors, state = saved
             begun, best, stale, self.history = state["step"], state["best"], state["stale"], state["history"]
             self.tensors, self.first, self.second, best_tensors = (self.part(tensors, p) for p in "tmvb")
-        else:  # the start is an iterate too
+        else:  # the start counts as an iterate
             best, best_tensors = self.objective(held), {k: v.clone() for k, v in self.tensors.items()}
             self.history.append({"step": 0, "held_out": best})
         self.phase.first_step = begun
@@ -90,7 +90,7 @@ class Batched(Run):
         self.apply(gradient, step, loss)
 
     def val_batch(self, step: int) -> Tensor | None:
-        """Which examples of S_val are in the loss of a step; None is all."""
+        """The examples of S_val in the loss of a step; None means all."""
         if not 0 < self.config.val_batch < len(self.s_val):
             return None
         order = torch.randperm(len(self.s_val), generator=stream(self.seed, "val-nodes", step))
@@ -105,7 +105,7 @@ class Batched(Run):
         return float(anchored_loss(held.g_T, held.v_T, g_S, v_S, self.config.distance, self.config.anchors))
 
     def next_lam(self, points: Points, t: int, resumed: bool) -> Tensor:
-        """One step of every trajectory along the synthetic hypergradient at the current S_val."""
+        """Move every trajectory one step along the synthetic hypergradient at the current S_val."""
         store = self.checkpoint.child(f"lam{t + 1}")
         if resumed and (saved := store.load()) is not None:
             return saved[0]["lam"].to(self.device)

@@ -1,4 +1,4 @@
-"""Examples of S_val that are learned from probes."""
+"""Learning the examples of S_val from probes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from hcdc.training import CapturedMany, Predictor, adam_step
 
 
 def correlation(losses: Tensor, target: Tensor) -> Tensor:
-    """Pearson's correlation of minus the losses ``[m]`` with standardised targets ``[m]``."""
+    """Pearson correlation of minus the losses ``[m]`` with standardised targets ``[m]``."""
     centred = losses.mean() - losses
     return (centred * target).mean() / (centred.square().mean().sqrt() + 1e-12)
 
 
 class Slopes:
-    """Losses of trained candidates on a synthetic set and their slopes in its examples, at one launch each.
+    """Losses of trained candidates on a synthetic set and their gradients in its examples, one launch each.
 
     Args:
-        task: For the loss.
-        networks: One predictor a candidate.
-        data: The synthetic set; its tensor ``x`` is changed in place from outside.
+        task: Gives the loss.
+        networks: One predictor per candidate.
+        data: The synthetic set; callers change its tensor ``x`` in place.
     """
 
     def __init__(self, task: Task, networks: Sequence[Predictor], data: Any, device: torch.device):
@@ -54,11 +54,11 @@ class Slopes:
     def __call__(
         self, targets: Sequence[Tensor], members: Sequence[int] | None = None
     ) -> tuple[list[Tensor], Tensor]:
-        """Correlations with targets and the slope of their mean distance from 1 in ``x``.
+        """Correlations with targets, and the gradient of their mean distance from 1 in ``x``.
 
         Args:
-            targets: One vector a group of candidates, which follow each other; `rank_targets`.
-            members: The numbers of these candidates; None is all.
+            targets: One vector per group of consecutive candidates, see `rank_targets`.
+            members: The numbers of these candidates; None means all.
         """
         members = range(len(self.networks)) if members is None else members
         self.run(members)
@@ -70,7 +70,7 @@ class Slopes:
         return [r.detach() for r in reached], torch.tensordot(weight, self.slopes[index], dims=1)
 
     def members(self, networks: Sequence[Predictor]) -> list[int]:
-        """The numbers of some of its candidates."""
+        """The numbers of these candidates."""
         known = {id(network): k for k, network in enumerate(self.networks)}
         return [known[id(network)] for network in networks]
 
@@ -88,20 +88,20 @@ def learn_examples(
     checkpoint: Checkpoint,
     slopes: Slopes | None = None,
 ) -> tuple[Any, list[dict[str, Any]]]:
-    """Move the examples of S_val until minus the loss on them ranks the probes as the full data does.
+    """Change the examples of S_val until minus the loss on them ranks the probes as the full data does.
 
     Args:
-        task: Bound or not; its loss alone is used.
+        task: Bound or not; only its loss is used.
         networks: The probes trained on S_train.
         truth: Full-data scores of the probes, higher is better.
-        s_val: Where S_val starts.
-        companions: Ranked beside the probes, with equal weight.
-        slopes: Of candidates that hold all of these, on a set with the labels of ``s_val``: what is recorded
-            there is not recorded again.
+        s_val: The initial S_val.
+        companions: Ranked besides the probes, with equal weight.
+        slopes: Slopes that include all these candidates, on a set with the labels of ``s_val``; reusing them
+            avoids recording again.
 
     Returns:
-        S_val and, at each tenth step, the correlation (Pearson's, of losses with ranks) on the probes,
-        ``probe_correlation``, and on the companions.
+        S_val, and every tenth step the Pearson correlation of losses with ranks on the probes
+        (``probe_correlation``) and on the companions.
     """
     device = torch.device(device)
     x = task.tensors(s_val)["x"].detach().clone()

@@ -1,4 +1,4 @@
-"""What aligning hypergradients may take, from trials of its parts on few examples."""
+"""Predicts the cost of aligning hypergradients, from trials of its parts on few examples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def alignment_cost(plan: Plan, config: Alignment, task: Task, device: torch.device | str) -> list[Expense]:
-    """What aligning hypergradients takes: trainings and systems, and seconds from a trial."""
+    """The cost of aligning hypergradients: trainings, linear systems, and seconds from a trial."""
     space, relaxed, small = plan.space, plan.relaxed(), plan.calibrated
     count, starts = config.point_count(space, plan.seed), config.starts(space, plan.seed)
     trained = count if config.response == "own" else 0
@@ -53,7 +53,7 @@ def _steps(recipe: Recipe, size: int) -> str:
 
 
 def _batch(recipe: Recipe, size: int) -> int:
-    """Examples of a training step."""
+    """Examples per training step."""
     return min(recipe.batch, size) or size
 
 
@@ -73,7 +73,7 @@ def alignment_seconds(
         task: The task, on the device of the run.
         full, small: How the relaxed network is trained on the original data and on the copy.
         train_size, val_size: |S_train| and |S_val|.
-        trajectories: How many.
+        trajectories: Number of trajectories.
     """
     if not task.mini_batches:
         return _counted(task, space, config, full, small, train_size, trajectories)
@@ -107,7 +107,7 @@ def alignment_seconds(
 
 
 def _turns(config: Alignment, trajectories: int) -> tuple[int, int]:
-    """Steps of theta and of lambda in the sequential schedule."""
+    """Steps on theta and on lambda in the sequential schedule."""
     turns = config.repeats * trajectories
     return turns * config.theta_steps, turns * math.ceil(config.theta_steps / config.lam_every)
 
@@ -121,9 +121,9 @@ def _counted(
     train_size: int,
     trajectories: int,
 ) -> dict[str, float]:
-    """Seconds where whole sets are trained on: training steps are timed, and the rest counts as such steps.
+    """Seconds if training uses whole sets: times training steps and expresses the rest in such steps.
 
-    A linear system counts as two steps more than its products, a step of S_val as one per direction.
+    A linear system counts as its products plus two steps, a step on S_val as one per direction.
     """
     bound, device = config.bind(task, space), task.train.y.device
     train = task.sampled(config.nodes, config.fanouts, 0)[0] if config.samples else task.train
@@ -150,12 +150,12 @@ def _counted(
 
 
 class _Trial:
-    """Seconds of single parts for as many lambdas as are worked on at once (``lanes``)."""
+    """Seconds of single parts for as many lambdas as are processed at once (``lanes``)."""
 
     def __init__(self, task: Task, space: Space, config: Alignment):
         self.task, self.config, self.device = task, config, task.train.y.device
         self.bound, self.solver = config.bind(task, space), config.make_solver()
-        self.examples = task.sample("train", task.least, 0)  # as synthetic ones are: floating point
+        self.examples = task.sample("train", task.least, 0)  # floating point, like synthetic ones
         self.lanes = 1 if config.schedule == "sequential" else task.lanes(task.train, self.device)
         configs = space.sample(self.lanes, numpy_stream(0, "estimate"))
         self.lam = stack(space, configs).to(self.device)
@@ -163,7 +163,7 @@ class _Trial:
         self.params = init_many(self.bound, keys, 0, "estimate", self.device)
 
     def some(self, count: int) -> Any:
-        """So many examples, the same few again and again."""
+        """This many examples, repeating the same few."""
         index = (torch.arange(count) % len(self.examples)).to(self.device)
         return self.task.subset(self.examples, index)
 
@@ -173,7 +173,7 @@ class _Trial:
         return self._measured(lambda some: train_many(self.bound, self.params, self.lam, some, one), most)
 
     def adjoint(self, most: int, solver: Solver | None = None) -> Line:
-        """A hypergradient by its adjoint form: one linear system."""
+        """A hypergradient in adjoint form: one linear system."""
         solver, curvature = solver or self.solver, self.config.curvature
         return self._measured(
             lambda some: batched_hypergradient(
@@ -183,7 +183,7 @@ class _Trial:
         )
 
     def response(self, adjoint: Line, count: int) -> float:
-        """The best response at so many examples, a system for each of the H directions of lambda at once."""
+        """The best response on ``count`` examples: one system per direction of lambda, all at once."""
         if self.device.type == "cuda":
             return self._measured(
                 lambda some: batched_best_response(
@@ -192,11 +192,11 @@ class _Trial:
                 count,
             ).at(count)
         solve = max(0.0, adjoint.each - self.adjoint(count, identity()).each)
-        right_side = solve / self.config.iterations  # one product, of the mixed derivatives
+        right_side = solve / self.config.iterations  # one product with the mixed derivatives
         return adjoint.at(count) + self.lam.shape[1] * (solve + right_side) * count
 
     def val_step(self, most: int) -> Line:
-        """A step of S_val, without its optimiser."""
+        """A step on S_val, without its optimiser."""
         directions, distance = self.lam.shape[1], self.config.distance
         response = {
             name: p.new_zeros(1).expand(self.lanes, directions, *p.shape[1:])

@@ -1,4 +1,4 @@
-"""Hypergradients and responses at points of trajectories: what both schedules of alignment share."""
+"""Hypergradients and responses at points of trajectories, shared by both schedules of alignment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hcdc.tasks import Task
 from hcdc.training import adam_step, init_many, score_many, train_many
 
 MIXED = 3
-"""Candidates of a finite space that a held-out lambda mixes."""
+"""Candidates of a finite space mixed in a held-out lambda."""
 
 LEAST = 0.01
 """Smallest operation weight before taking logs (avoids -inf)."""
@@ -34,9 +34,9 @@ class Points:
 
     Attributes:
         lam: lambda ``[B, H]``.
-        at: lambda as networks take it ``[B, H]``, see `Run.drawn`.
+        at: lambda as networks use it ``[B, H]``, see `Run.drawn`.
         g_T, v_T: Original hypergradients ``[B, H]`` and values ``[B]`` of the target loss.
-        score_T: Original validation scores ``[B]`` (accuracy), for rivals that see the same full trainings.
+        score_T: Original validation scores ``[B]`` (accuracy), for rivals that use the same full trainings.
         params, response: theta^S ``[B, ...]`` and J ``[B, H, ...]``.
     """
 
@@ -73,14 +73,14 @@ class Points:
 
 @dataclass(frozen=True)
 class Learned:
-    """What alignment found.
+    """The result of alignment.
 
     Attributes:
         val: S_val, the best iterate by the held-out objective.
-        candidates: Hashes of every configuration met on the way.
-        history: One dict per look: step, held-out objective.
-        probes: ``{"lam": [[...]], "score": [...]}`` of the full trainings made (empty where none was).
-        full_trainings: How many trainings on the original data it took.
+        candidates: Hashes of every configuration encountered.
+        history: One dict per check: step, held-out objective.
+        probes: ``{"lam": [[...]], "score": [...]}`` of the full trainings made; may be empty.
+        full_trainings: Number of trainings on the original data.
     """
 
     val: Any
@@ -91,7 +91,7 @@ class Learned:
 
 
 def flat(parts: dict[str, Params]) -> Params:
-    """``{"t": {"x": ...}}`` as ``{"t/x": ...}``, which a checkpoint can hold."""
+    """Flatten ``{"t": {"x": ...}}`` to ``{"t/x": ...}`` for checkpoints."""
     return {f"{prefix}/{name}": tensor for prefix, part in parts.items() for name, tensor in part.items()}
 
 
@@ -99,8 +99,8 @@ class Run:
     """One run of alignment: its inputs, and the state that a checkpoint holds.
 
     Attributes:
-        on_original, on_copy: The task with the losses of the two recipes. A recipe's weight decay is in the
-            training loss, w/2 ||theta||^2, and so in the curvature of eq. (IFT).
+        on_original, on_copy: The task with the losses of the two recipes. A recipe's weight decay enters the
+            training loss as w/2 ||theta||^2, and hence the curvature of eq. (IFT).
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Run:
         self.candidates: list[str] = []
 
     def starts(self) -> Tensor:
-        """lambda_{i,0}: random points or, in a finite space, candidates of the condensing half."""
+        """lambda_{i,0}: random points or, in a finite space, candidates from the condensing half."""
         if self.space.candidates() is None:
             return trajectory_starts(self.space, self.config.trajectories, self.seed).to(self.device)
         half = halves(self.space, self.seed)[0][: self.config.trajectories]
@@ -138,7 +138,7 @@ class Run:
         return self.coordinates(starts)
 
     def draw(self, role: str, count: int) -> Tensor:
-        """Fresh lambdas for one role; in a finite space, mixtures of candidates of the condensing half."""
+        """Fresh lambdas for one role; in a finite space, mixtures of candidates from the condensing half."""
         rng = numpy_stream(self.seed, role)
         if self.space.candidates() is None:
             drawn = [self.space.encode(config) for config in self.space.sample(count, rng)]
@@ -152,13 +152,13 @@ class Run:
         return self.coordinates(self.space.project(torch.stack(drawn).float()).to(self.device))
 
     def coordinates(self, lam: Tensor) -> Tensor:
-        """Weights ``[B, H]`` as trajectories move them: logits where operations are drawn."""
+        """Weights ``[B, H]`` in the coordinates of trajectories: logits if operations are drawn."""
         return lam if self.config.relaxation == "softmax" else lam.clamp_min(LEAST).log()
 
     def drawn(self, lam: Tensor, *key: object) -> Tensor:
-        """lambda ``[B, H]`` as networks take it: as it is, or with a Gumbel draw in each row, so frozen.
+        """lambda ``[B, H]`` as networks use it: unchanged, or with a fixed Gumbel draw added to each row.
 
-        A derivative in the sum of logits and noise is one in the logits. The cells drawn are candidates met.
+        A derivative in logits plus noise is one in the logits. Drawn cells count as candidates encountered.
         """
         if self.config.relaxation == "softmax":
             return lam
@@ -169,17 +169,17 @@ class Run:
         return at
 
     def weights(self, at: Tensor) -> Tensor:
-        """The weights of operations that networks compute with ``[B, H]``."""
+        """The operation weights that networks use ``[B, H]``."""
         return at if self.config.relaxation == "softmax" else gumbel_one_hot(at, self.config.tau)
 
     def moved(self, lam: Tensor, direction: Tensor) -> Tensor:
-        """lambda ``[B, H]`` after a step against a direction; logits have no border to return to."""
+        """lambda ``[B, H]`` after a step against a direction; logits are unbounded, so not projected."""
         if self.config.relaxation == "softmax":
             return Trajectories(self.space, lam).step(direction, self.config.step_lam)
         return lam - self.config.step_lam * direction
 
     def points(self, lam: Tensor, name: str) -> Points:
-        """Train at each lambda on the original data and on S_train, and take hypergradients and responses."""
+        """Train at each lambda on the original data and on S_train; compute hypergradients and responses."""
         self.candidates += self.met(lam)
         at = self.drawn(lam, name)
         small = self._small_side(at, name)
@@ -197,21 +197,21 @@ class Run:
         return Points(lam, at, g_T, v_T, score_T, *small)
 
     def met(self, lam: Tensor) -> list[str]:
-        """Hashes of the configurations at lambda ``[B, H]``; in a finite space, of all the condensing half.
+        """Hashes of the configurations at lambda ``[B, H]``; in a finite space, of the condensing half.
 
-        A mixture of candidates is none of them: what it is made of is what must not judge the copy.
+        A mixture is no candidate itself; its components are the ones that must not judge the copy.
         """
         if self.space.candidates() is None:
             return [config_hash(self.space.decode(row)) for row in lam.cpu()]
         return [config_hash(config) for config in halves(self.space, self.seed)[0]]
 
     def original(self, *key: object) -> tuple[Any, Any]:
-        """Augmented T_train, and T_val, or sampled sets that stand for them; one draw per key."""
+        """Augmented T_train and T_val, or samples of them; one draw per key."""
         train, val = self._sampled(*key)
         return self._augmented(train, self.full, "original", *key), val
 
     def _augmented(self, data: Any, recipe: Recipe, *key: object) -> Any:
-        """Training images as a step meets them: the training loss is a mean over augmentations."""
+        """Training images as a step sees them: the training loss is a mean over augmentations."""
         return self.task.augmented(data, recipe, stream(self.seed, "augmentation", *key))
 
     def _sampled(self, *key: object) -> tuple[Any, Any]:
@@ -247,12 +247,12 @@ class Run:
         return {name: torch.cat([part[name] for part in parts]) for name in init}
 
     def _curved(self, name: str) -> Any:
-        """The examples of S_train that the linear systems are made of, augmented by the recipe."""
+        """The examples of S_train in the linear systems, augmented by the recipe."""
         data = self.task.curved(self.s_train, self.config.nodes, stream(self.seed, "curvature"))
         return self._augmented(data, self.small, "copy", name)
 
     def _original_side(self, lam: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
-        """g_T, v_T and scores at parameters trained on the original data; each chunk is checkpointed."""
+        """g_T, v_T and scores after training on the original data; checkpoints each chunk."""
         store = self.checkpoint.child(f"original-{name}")
         saved = store.load()
         done = [] if saved is None else [tuple(saved[0][k].to(self.device) for k in ("g", "v", "s"))]
@@ -275,7 +275,7 @@ class Run:
     def _original_at(
         self, params: Params, lam: Tensor, train: Any, val: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Hypergradient and value of the target loss on T_val, and the score there, at given parameters."""
+        """Hypergradient and value of the target loss on T_val, and the score, at given parameters."""
         target = self.on_original.target()
         g = batched_hypergradient(
             target, params, lam, train, val, self.solver, self.config.curvature, chunk_size=self.lanes
@@ -292,7 +292,7 @@ class Run:
         adam_step(self.tensors, gradient, self.first, self.second, step + 1, self.config.lr)
 
     def check_size(self, *found: Tensor) -> None:
-        """Stop where synthetic values or hypergradients are too large to square: no distance is left."""
+        """Stop if synthetic values or hypergradients are too large to square, so no distance exists."""
         if all(bool(torch.isfinite(tensor.square().sum())) for tensor in found):
             return
         largest = max(float(tensor.abs().max()) for tensor in self.tensors.values())

@@ -1,7 +1,7 @@
-"""Probes: candidates whose full-data results say what S_val must rank, and their companions.
+"""Probes, candidates whose full-data results S_val must reproduce in rank, and their companions.
 
-No second derivative and no relaxation: candidates are trained on S_train, and then S_val alone changes, until
-minus the validation loss orders the probes as the full data does.
+No second derivative and no relaxation is needed: candidates are trained on S_train, and then only S_val
+changes until minus the validation loss orders the probes as the full data does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 
 
 def probe_configs(space: Space, count: int, seed: int) -> list[Config]:
-    """The probes (role ``"probe"``); of a finite space from the condensing half, which judges nothing."""
+    """The probes (role ``"probe"``); in a finite space from the condensing half, which never judges."""
     if space.candidates() is None:
         return space.sample(count, numpy_stream(seed, "probe"))
     half = halves(space, seed)[0]
@@ -44,7 +44,7 @@ def probe_configs(space: Space, count: int, seed: int) -> list[Config]:
 
 
 def companion_configs(space: Space, probes: int, count: int, seed: int) -> list[Config]:
-    """Candidates beside the probes; of a finite space those that follow them, as many as there are."""
+    """Candidates besides the probes; in a finite space those that follow them, as many as there are."""
     if space.candidates() is None:
         return space.sample(count, numpy_stream(seed, "companion"))
     half = halves(space, seed)[0]
@@ -53,7 +53,7 @@ def companion_configs(space: Space, probes: int, count: int, seed: int) -> list[
 
 
 def rank_targets(truth: Sequence[float]) -> Tensor:
-    """Average ranks of full-data scores with mean 0 and variance 1, ``[m]``."""
+    """Average ranks of full-data scores, standardised to mean 0 and variance 1, ``[m]``."""
     ranked = standard_ranks(truth)
     if not ranked.any():
         raise InputError("all probes have the same full-data result, so there is no order to learn from them")
@@ -61,20 +61,20 @@ def rank_targets(truth: Sequence[float]) -> Tensor:
 
 
 def mean_loss(task: Task, predict: Predictor, data: Any) -> Tensor:
-    """Loss of one candidate on a labelled set, mean over its repeats."""
+    """Mean loss of one candidate on a labelled set over its repeats."""
     return torch.vmap(lambda outputs: task.loss(outputs, data))(predict(data)).mean()
 
 
 @dataclass(frozen=True)
 class Companions:
-    """Candidates trained on S_train alone, which S_val must rank as is expected of them.
+    """Candidates without full-data scores; their predicted ranks keep S_val from overfitting the probes.
 
-    Twenty probes leave most of S_val undecided: without companions it follows their chance (see
-    docs/decisions.md). They cost no training on the full data.
+    Twenty probes leave most of S_val undetermined (see docs/decisions.md). Companions are trained on S_train
+    only, so they cost no training on the full data.
 
     Attributes:
-        networks: One predictor a candidate.
-        scores: What is expected of each, higher is better.
+        networks: One predictor per candidate.
+        scores: The predicted score of each, higher is better.
     """
 
     networks: Sequence[Predictor]
@@ -84,7 +84,7 @@ class Companions:
 def expectations(
     space: Space, probes: Sequence[Config], truth: Sequence[float], of: Sequence[Config]
 ) -> Array:
-    """What the probes' ranks say of other candidates ``[n]``, by a regression on the space's features."""
+    """Predict other candidates' ranks ``[n]`` from the probes', by regression on the space's features."""
     if not of:
         return np.zeros(0)
     at, fresh = (np.asarray([space.features(c) for c in some], np.float64) for some in (probes, of))
@@ -95,12 +95,12 @@ def expectations(
 def make_companions(
     task: Task, networks: Sequence[Predictor], expected: Array, seed: int, config: Probing
 ) -> Companions | None:
-    """Companions, by the sum of what the probes let one expect and of minus the loss on ``pool`` images of
-    T_val (all of a graph's), both standardised; None where fewer than 4 have a finite loss.
+    """Companions, scored by the predicted rank plus minus the loss on ``pool`` images of T_val (for graphs
+    all of T_val), both standardised; None if fewer than 4 have a finite loss.
 
     Args:
         networks: Candidates trained on S_train.
-        expected: From `expectations` ``[n]``.
+        expected: Result of `expectations` ``[n]``.
     """
     real = task.pool(config.pool, seed)
     scores = np.asarray([-float(mean_loss(task, predict, real)) for predict in networks])
@@ -121,17 +121,17 @@ def choose_recipe(
     tell: Callable[[int, float], None] = lambda found, agreement: None,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[Recipe, list[dict[str, Any]]]:
-    """The recipe with which the probes, trained on S_train, are ranked best by their loss on T_val.
+    """The recipe whose probes, trained on S_train, are ranked best by their loss on T_val.
 
     Args:
         truth: Full-data scores of the probes.
-        recipes: What to choose from; of equal ones the first is taken.
-        trained: The probes trained on S_train by a recipe.
-        tell: Called after each recipe with how many were tried and the agreement of this one.
-        checkpoint: Keeps what was found of each recipe.
+        recipes: What to choose from; the first wins ties.
+        trained: Trains the probes on S_train by a recipe.
+        tell: Called after each recipe with the number tried and this one's agreement.
+        checkpoint: Stores the result of each recipe.
 
     Returns:
-        The recipe, and each one's Spearman correlation on the probes (None where it is not defined).
+        The recipe, and every recipe's Spearman correlation on the probes (None if undefined).
     """
     real = task.pool(config.pool, seed)
     place = checkpoint or Checkpoint(None)
@@ -140,7 +140,7 @@ def choose_recipe(
     for recipe in recipes[len(found) :]:
         with torch.no_grad():
             losses = np.asarray([float(mean_loss(task, predict, real)) for predict in trained(recipe)])
-        reached = spearman(np.asarray(truth), -losses)  # NaN where losses are not finite
+        reached = spearman(np.asarray(truth), -losses)  # NaN if losses are not finite
         told = reached if np.isfinite(reached) else None
         found.append({"recipe": recipe.as_dict(), "probe_spearman": told})
         place.save({}, {"tried": found})

@@ -1,4 +1,4 @@
-"""The sequential schedule, Algorithm 1 to the letter: one trajectory after the other."""
+"""The sequential schedule, exactly as in Algorithm 1: one trajectory after another."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hcdc.training import adam_step, init_many
 
 
 class Sequential(Run):
-    """Algorithm 1: S_val and lambda are updated while theta trains."""
+    """Algorithm 1: updates S_val and lambda while theta trains."""
 
     def learn(self) -> Learned:
-        """For each repeat and lambda_i: theta learns from S_train, lambda every T_lambda, S_val always."""
+        """For each repeat and lambda_i: update theta and S_val in every step, lambda every T_lambda steps."""
         config = self.config
         starts = self.starts()
         total = config.repeats * len(starts)

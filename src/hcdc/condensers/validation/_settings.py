@@ -1,4 +1,4 @@
-"""Settings that ways to make S_val share: those of alignment, and those of learning from probes."""
+"""Settings that several ways to make S_val share: for alignment, and for learning from probes."""
 
 from __future__ import annotations
 
@@ -13,53 +13,51 @@ from hcdc.tasks import Task
 
 @dataclass(frozen=True)
 class Alignment(Settings):
-    """Settings of alignment. The defaults are ours (the paper names no values).
+    """Settings of alignment. The defaults are ours (the paper gives no values).
 
-    Preset ``"paper"`` is Algorithm 1 to the letter.
+    Preset ``"paper"`` follows Algorithm 1 exactly.
 
-    Neighbour sampling (``fanout``, ``nodes``) is for original graphs that do not fit: each batch of points is
-    trained, and its original hypergradients are taken, on one sampled T_train and T_val (role
-    ``"neighbours"``). It approximates two things. Losses are means over the drawn labelled nodes, with the
-    variance of a mini-batch, so that values of different batches of points differ by that noise too.
-    Neighbourhoods are those drawn, and P is normalised by the degrees drawn: a bias that vanishes where
-    fanouts keep every neighbour and there are more hops than the network looks far (layers times order, for
-    filters). S_train, S_val and `hcdc.evaluate` see none of it.
+    Neighbour sampling (``fanout``, ``nodes``) is for original graphs that do not fit. Each batch of points
+    is trained, and its original hypergradients are taken, on one sampled T_train and T_val (role
+    ``"neighbours"``). This approximates two things. Losses are means over the sampled labelled nodes, so
+    values of different batches of points differ by mini-batch noise. Neighbourhoods are sampled, and P is
+    normalised by the sampled degrees; this bias vanishes if fanouts keep every neighbour over more hops than
+    the network sees (layers times order, for filters). S_train, S_val and `hcdc.evaluate` are not affected.
 
     Attributes:
         trajectories: p, the number of HPO trajectories (finite spaces: at most; each starts at a candidate).
-        points: Points on each trajectory at which hypergradients are aligned.
-        step_lam: Length of a trajectory step in lambda; its direction is that of the synthetic hypergradient.
-        holdout: Fresh lambdas on which the objective is watched; they never train S_val.
-        steps: Adam steps on S_val in all.
+        points: Points per trajectory at which hypergradients are aligned.
+        step_lam: Length of a trajectory step in lambda, in the direction of the synthetic hypergradient.
+        holdout: Number of fresh lambdas that monitor the objective and never train S_val.
+        steps: Total Adam steps on S_val.
         lr: Learning rate of S_val.
-        batch: Trajectory points an S_val step averages over.
-        check: S_val steps between two looks at the held-out objective.
-        patience: Looks without improvement before the run stops; the best iterate is kept.
-        distance: ``"cosine"`` (the paper's) or ``"scaled_l2"`` (one global scale), which spaces of one
-            dimension take by default.
-        anchors: Weight of the value term (see `hcdc.hypergrad.anchored_loss`), which uses the values that the
-            full trainings behind the original hypergradients give anyway; 0 aligns hypergradients alone.
+        batch: Trajectory points that a step on S_val averages over.
+        check: Steps on S_val between two checks of the held-out objective.
+        patience: Checks without improvement before the run stops; the best iterate is kept.
+        distance: ``"cosine"`` (the paper's) or ``"scaled_l2"`` (one global scale), the default for
+            one-dimensional spaces.
+        anchors: Weight of the value term (see `hcdc.hypergrad.anchored_loss`). It uses values that the full
+            trainings for the original hypergradients give anyway; 0 only aligns hypergradients.
         response: Where original hypergradients are taken: ``"own"``, at parameters trained on the original
-            data, or ``"shared"``, at the parameters trained on S_train as Algorithm 1 reads.
-        schedule: ``"batched"``: S_val steps average over points of many trajectories; ``"sequential"``: one
-            trajectory after the other, S_val and lambda updated while theta trains (Algorithm 1; needs
+            data, or ``"shared"``, at the parameters trained on S_train, as in Algorithm 1.
+        schedule: ``"batched"``: steps on S_val average over points of many trajectories; ``"sequential"``:
+            one trajectory after another, updating S_val and lambda while theta trains (Algorithm 1; needs
             ``response="shared"``).
         solver, iterations, damping, curvature: How (IFT) systems are solved.
         labels: Labels of S_val, ``"proportional"`` or ``"balanced"``.
-        structure: Edges among the nodes that S_val starts from, ``"reach"`` or ``"induced"`` (graphs only).
-        adjacency: Learn the edge weights of a synthetic validation graph beside its features.
+        structure: Edges among the initial nodes of S_val, ``"reach"`` or ``"induced"`` (graphs only).
+        adjacency: Also learn the edge weights of a synthetic validation graph.
         repeats, theta_steps, lam_every: K, T_theta and T_lambda of Algorithm 1 (sequential schedule only).
-        val_batch: Examples of S_val in the loss of a step, drawn anew for each (role ``"val-nodes"``); 0 is
+        val_batch: Examples of S_val in the loss of a step, redrawn for each (role ``"val-nodes"``); 0 means
             all (batched schedule only).
-        fanout: Neighbours of a node kept at each hop, as in ``"10,5,5"``; empty is the whole graph.
-        nodes: Labelled nodes (or images) of a sampled T_train or T_val; 0 is all of them. Images: training
-            losses, curvature and mixed derivatives are taken at that many, validation losses at four times
-            as many; equally many a class: at least one, no more than the smallest class has.
-        relaxation: What an edge of the relaxed cell computes (NAS-Bench-201): ``"softmax"``, all operations,
-            mixed with the weights lambda; or ``"gdas"``, one operation, drawn with these weights, with the
-            derivatives of a Gumbel softmax in the logits (straight through), which the trajectories move.
-            Each point has one draw (role ``"gumbel"``), on the original data and on S_train, in training and
-            in the linear systems.
+        fanout: Neighbours of a node kept at each hop, as in ``"10,5,5"``; empty means the whole graph.
+        nodes: Labelled nodes (or images) of a sampled T_train or T_val; 0 means all. For images, training
+            losses, curvature and mixed derivatives use this many, validation losses four times as many, with
+            equal counts per class (at least one, at most the size of the smallest class).
+        relaxation: What an edge of the relaxed cell computes (NAS-Bench-201): ``"softmax"`` mixes all
+            operations with the weights lambda; ``"gdas"`` draws one operation with these weights, with the
+            straight-through derivatives of a Gumbel softmax in the logits, which the trajectories move. Each
+            point has one draw (role ``"gumbel"``) for both data sets, in training and linear systems.
         tau: Temperature of that Gumbel softmax.
     """
 
@@ -109,7 +107,7 @@ class Alignment(Settings):
         hops = self.fanout.split(",") if self.fanout else []
         if not all(hop.strip().isdecimal() and int(hop) >= 1 for hop in hops):
             raise InputError(
-                f"setting 'fanout' of {self.owner()} must be numbers of at least 1 with commas between them, "
+                f"setting 'fanout' of {self.owner()} must be numbers of at least 1 separated by commas, "
                 f"e.g. '10,5,5', or empty for the whole graph, got '{self.fanout}'"
             )
         get_curvature(self.curvature)
@@ -122,21 +120,21 @@ class Alignment(Settings):
 
     @property
     def samples(self) -> bool:
-        """Whether smaller sets stand for T_train and T_val."""
+        """Whether samples replace T_train and T_val."""
         return bool(self.fanout or self.nodes)
 
     def starts(self, space: Space, seed: int) -> int:
-        """How many trajectories there are."""
+        """Number of trajectories."""
         if space.candidates() is None:
             return self.trajectories
         return min(self.trajectories, len(halves(space, seed)[0]))
 
     def point_count(self, space: Space, seed: int) -> int:
-        """Lambdas at which hypergradients are taken: points of trajectories, and those held out."""
+        """Number of lambdas with hypergradients: trajectory points and held-out ones."""
         return self.starts(space, seed) * self.points + self.holdout
 
     def check_for(self, task: Task, space: Space) -> None:
-        """Refuse, before any work, what these settings cannot do for a task and a space."""
+        """Refuse, before any work, a task or space that these settings cannot handle."""
         if self.distance == "cosine" and space.dimension == 1:
             raise InputError(
                 f"distance 'cosine': space '{space.name}' has one dimension, where hypergradients have no "
@@ -154,7 +152,7 @@ class Alignment(Settings):
         return task.relaxed(space, self.relaxation, self.tau)
 
     def make_solver(self) -> Solver:
-        """What solves the systems of eq. (IFT)."""
+        """The solver for the systems of eq. (IFT)."""
         if self.solver == "neumann":
             return get_solver("neumann", terms=self.iterations, damping=self.damping)
         if self.solver == "conjugate_gradient":
@@ -163,7 +161,7 @@ class Alignment(Settings):
 
 
 FEWEST = 4
-"""Probes with a finite result, at least."""
+"""Fewest probes with a finite result."""
 
 
 @dataclass(frozen=True)
@@ -171,14 +169,14 @@ class Probing(Settings):
     """Settings of the ways that learn S_val from probes.
 
     Attributes:
-        probes: How many candidates have their full-data result looked up or trained.
+        probes: Candidates whose full-data result is looked up or trained.
         probe_steps: Adam steps on the examples of S_val.
         probe_lr: Their learning rate.
-        pool: Real validation examples among which weighted ones are chosen.
-        ridge: Strength with which weights are held at equal ones.
-        companions: How many further candidates are trained on S_train alone, see `Companions`; in a finite
-            space at most what the probes leave of the condensing half.
-        calibrate: Choose the recipe on the copy by the probes, see `choose_recipe`.
+        pool: Real validation examples from which weighted ones are chosen.
+        ridge: How strongly weights are pulled towards equal ones.
+        companions: Further candidates trained only on S_train, see `Companions`; in a finite space at most
+            what the probes leave of the condensing half.
+        calibrate: Let the probes choose the recipe on the copy, see `choose_recipe`.
     """
 
     name = "hcdc"

@@ -1,4 +1,4 @@
-"""Probes and companions trained on the copy, with the full-data results of the probes."""
+"""Trains probes and companions on the copy, and gets the full-data results of the probes."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Probed:
     Attributes:
         configs, scores: The probes and their full-data results.
         networks: The probes trained on S_train.
-        companions: Those beside them; None where there are too few.
-        used: Hashes of all candidates that were trained.
+        companions: Their companions; None if there are too few.
+        used: Hashes of all trained candidates.
         says: What the condensed file says about the recipe on the copy.
-        full_trainings: Probes trained on the full data.
-        looked_up: Seconds of full-data results that were known already.
+        full_trainings: Number of probes trained on the full data.
+        looked_up: Seconds of full-data results that were already known.
     """
 
     configs: list[Config]
@@ -59,12 +59,12 @@ class Probed:
     looked_up: float
 
     def file(self, used: Sequence[str] = ()) -> dict[str, Any]:
-        """What the condensed file says; ``used`` are hashes of other candidates met before."""
+        """What the condensed file says; ``used`` are hashes of other candidates met earlier."""
         probes = {"configs": self.configs, "score": self.scores}
         return {**self.says, "candidates": sorted({*used, *self.used}), "probes": probes}
 
     def record(self, history: list[dict[str, Any]], earlier: int = 0) -> dict[str, Any]:
-        """What the record says; ``earlier`` counts full-data trainings made before."""
+        """What the record says; ``earlier`` counts previous full-data trainings."""
         count = earlier + self.full_trainings
         return {"history": history, "full_trainings": count, "probe_seconds": self.looked_up}
 
@@ -74,8 +74,8 @@ def train_probes(plan: Plan, config: Probing, work: Work) -> Probed:
 
     Args:
         plan: Space, seed, recipes and full-data results.
-        config: How many, and whether the recipe on the copy is chosen by the probes.
-        work: What the run has.
+        config: How many, and whether the probes choose the recipe on the copy.
+        work: Task, S_train and device of the run, its checkpoint and progress.
     """
     space, seed, task, checkpoint = plan.space, plan.seed, work.task, work.checkpoint
     configs = probe_configs(space, config.probes, seed)
@@ -117,7 +117,7 @@ def train_probes(plan: Plan, config: Probing, work: Work) -> Probed:
 
 @torch.no_grad()
 def check_trained(task: Task, networks: Sequence[Predictor], s_train: Any, recipe: Recipe) -> None:
-    """Refuse probes that diverged: nothing can be learned from them."""
+    """Refuse diverged probes: nothing can be learned from them."""
     lost = sum(not np.isfinite(float(mean_loss(task, predict, s_train))) for predict in networks)
     if lost:
         raise NumericalError(
@@ -128,10 +128,10 @@ def check_trained(task: Task, networks: Sequence[Predictor], s_train: Any, recip
 
 
 def _scores(plan: Plan, configs: list[Config], work: Work) -> tuple[list[float], float]:
-    """Full-data validation scores of the probes, and the seconds of those that were known already.
+    """Full-data validation scores of the probes, and the seconds of those already known.
 
-    Probes that diverged come last. A run that continues says the seconds of its first part: what was trained
-    then is among the earlier seconds.
+    Diverged probes come last. A resumed run reports the seconds of its first part, since what was trained
+    then already counts among the earlier seconds.
     """
     with timed() as spent:
         if plan.truth is not None:
@@ -139,7 +139,7 @@ def _scores(plan: Plan, configs: list[Config], work: Work) -> tuple[list[float],
             seconds = sum(plan.truth.seconds(config) for config in configs)
         else:
             scores, seconds = _trained_scores(plan, configs, work)
-    looked_up = seconds if plan.truth is not None else max(0.0, seconds - spent[0])  # what the cache knew
+    looked_up = seconds if plan.truth is not None else max(0.0, seconds - spent[0])  # from the cache
     store = work.checkpoint.child("scores")
     if (saved := store.load()) is not None:
         return scores, float(saved[1]["looked_up"])
@@ -148,7 +148,7 @@ def _scores(plan: Plan, configs: list[Config], work: Work) -> tuple[list[float],
 
 
 def _trained_scores(plan: Plan, configs: list[Config], work: Work) -> tuple[list[float], float]:
-    """Full-data validation scores by training, and the seconds of training and validating."""
+    """Full-data validation scores by training, and the seconds of training and validation."""
     known = TrainedTruth(
         work.task, plan.space, plan.full, device=work.device, progress=work.progress,
         fingerprint=str(plan.meta["data"].get("fingerprint")),
@@ -163,7 +163,7 @@ def _trained_scores(plan: Plan, configs: list[Config], work: Work) -> tuple[list
 
 
 def probing_cost(plan: Plan, config: Probing, task: Task, device: torch.device | str) -> list[Expense]:
-    """What probes and companions cost: trainings on the copy, and full-data results."""
+    """The cost of probes and companions: trainings on the copy, and full-data results."""
     space, probes, seeds = plan.space, config.probes, plan.calibrated.seeds
     count = probes + len(companion_configs(space, probes, config.companions, plan.seed))
     words = f"{count} candidates trained {seeds} times each on the copy"

@@ -1,4 +1,4 @@
-"""Real validation examples that are weighted by what probes say."""
+"""Weighting real validation examples by the probes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hcdc.tasks import Task
 from hcdc.training import Predictor
 
 FLOOR = 0.01
-"""Weight, in means, of the only example of a class that the fit would leave out."""
+"""Weight, relative to the mean, of a class's only example if the fit would leave it out."""
 
 
 @torch.no_grad()
@@ -32,10 +32,10 @@ def example_losses(task: Task, networks: Sequence[Predictor], data: Any) -> Arra
 
 
 def fit_weights(a: Array, target: Array, ridge: float, steps: int = 500) -> Array:
-    """Non-negative weights ``[n]`` with which minus the weighted loss is closest to ``target`` ``[m]``.
+    """Non-negative weights ``[n]`` that bring minus the weighted loss closest to ``target`` ``[m]``.
 
     ``min_w |A w - target|^2 + ridge |w - w_0|^2, w >= 0``, where A is minus the centred losses ``[m, n]``
-    with columns of mean square length 1 and w_0 the best equal weights; accelerated projected gradients.
+    with columns of mean square length 1, and w_0 the best equal weights; by accelerated projected gradients.
     """
     a = a / max(np.sqrt((a**2).sum() / a.shape[1]), 1e-12)
     equal = a.sum(1)
@@ -62,10 +62,9 @@ def weigh_examples(
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Real validation examples with weights fitted to the probes.
 
-    Of ``pool`` random examples the ``val_size`` whose losses fall most clearly with the scores are kept (by
-    the sum over probes and companions of the correlation times the root of their number), then weighted;
-    only the matrix of losses is looked at, no gradient of any network. In the weights companions count as
-    much as the probes do.
+    From ``pool`` random examples, this keeps the ``val_size`` whose losses fall most clearly with the scores
+    (sum over probes and companions of the correlation times the root of their number) and weights them. It
+    only uses the matrix of losses, no gradients. Companions count as much as the probes in the weights.
 
     Every class of the pool is represented: its clearest example is kept, with a weight of at least `FLOOR`
     times the mean if no other example of the class has any.
@@ -85,7 +84,7 @@ def weigh_examples(
     chosen = task.subset(pool, torch.from_numpy(kept).to(pool.y.device))
     rows, targets = [], []
     for members, scores in groups:
-        losses = example_losses(task, members, chosen)  # again: BatchNorm now sees these examples alone
+        losses = example_losses(task, members, chosen)  # again: BatchNorm now only sees these examples
         share = np.sqrt(len(networks) / len(members))
         rows.append(share * _centred(losses))
         targets.append(share * rank_targets(scores).numpy())
@@ -102,9 +101,9 @@ def weigh_examples(
 
 
 def clearest(clear: Array, labels: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """The ``size`` clearest examples, sorted by position, among them the clearest of each class."""
+    """The ``size`` clearest examples, sorted by position, including the clearest of each class."""
     order = np.argsort(-clear, kind="stable")
-    first = np.unique(labels[order], return_index=True)[1]  # places in the order
+    first = np.unique(labels[order], return_index=True)[1]  # positions in the order
     rest = np.setdiff1d(np.arange(len(order)), first)
     places = np.concatenate([np.sort(first), rest])[:size]
     found: NDArray[np.int64] = np.sort(order[places])
@@ -112,7 +111,7 @@ def clearest(clear: Array, labels: NDArray[np.int64], size: int) -> NDArray[np.i
 
 
 def with_every_class(weight: Array, clear: Array, labels: NDArray[np.int64]) -> Array:
-    """Weights with mean 1 in which every class has some: its clearest example gets `FLOOR` if it has none."""
+    """Weights with mean 1 and a positive one per class: a class without any gets `FLOOR` on its clearest."""
     groups = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     without = [members[np.argmax(clear[members])] for members in groups if not weight[members].any()]
     if not without:
@@ -124,6 +123,6 @@ def with_every_class(weight: Array, clear: Array, labels: NDArray[np.int64]) -> 
 
 
 def _centred(losses: Array) -> Array:
-    """How much less than the mean candidate each loses on each example ``[m, n]``."""
+    """How far each loss lies below the candidates' mean on each example ``[m, n]``."""
     found: Array = losses.mean(0) - losses
     return found

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Aligning(Alignment, Validation):
-    """What ways that align hypergradients share. S_val starts from random real examples."""
+    """What the ways that align hypergradients share. S_val starts from random real examples."""
 
     def for_space(self, space: Space, given: Mapping[str, Any]) -> Validation:
-        """In one dimension hypergradients have no direction, so their size is aligned."""
+        """In one dimension hypergradients have no direction, so align their size."""
         if space.dimension > 1 or "distance" in given:
             return self
         return dataclasses.replace(self, distance="scaled_l2")
@@ -38,7 +38,7 @@ class Aligning(Alignment, Validation):
         super().refuse(task, space, seed)
 
     def describe(self, plan: Plan) -> dict[str, Any]:
-        """How the relaxed network is trained on the original data, where that is not the full recipe."""
+        """How the relaxed network is trained on the original data, if not by the full recipe."""
         if self.response != "own" or not plan.task.mini_batches:
             return {}
         return {"relaxed_recipe": plan.relaxed().as_dict()}
@@ -47,7 +47,7 @@ class Aligning(Alignment, Validation):
         return alignment_cost(plan, self, task, device)
 
     def align(self, plan: Plan, work: Work) -> Learned:
-        """S_val by alignment, for a plan."""
+        """Make a plan's S_val by alignment."""
         return learn_validation(
             work.task, plan.space, work.s_train, plan.val_size, plan.seed, self, plan.relaxed(),
             plan.calibrated, device=work.device, progress=work.progress, checkpoint=work.checkpoint,
@@ -65,7 +65,7 @@ class Aligning(Alignment, Validation):
 @register_validation
 @dataclass(frozen=True)
 class Aligned(Aligning):
-    """Hypergradients on S_val are aligned with those on the original data; no value is used."""
+    """Aligns hypergradients on S_val with those on the original data, without using values."""
 
     name = "aligned"
     fixed = frozenset({"anchors"})

@@ -1,4 +1,4 @@
-"""S_val by aligned hypergradients and full-data results together."""
+"""S_val from aligned hypergradients together with full-data results."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Anchored(Aligning):
-    """Hypergradients are aligned, with values of the same full trainings as anchors.
+    """Aligns hypergradients, with the values of the same full trainings as anchors.
 
-    What ``both`` is for tasks whose full trainings behind the original hypergradients give such values.
+    This is ``both`` for tasks whose full trainings for the original hypergradients give such values.
     """
 
     name = "both"
@@ -32,7 +32,7 @@ class Anchored(Aligning):
 @register_validation
 @dataclass(frozen=True)
 class Both(Probes, Aligning):
-    """Hypergradients are aligned first; then the examples are learned from probes.
+    """Aligns hypergradients first, then learns the examples from probes.
 
     For other tasks the name means `Anchored`.
     """

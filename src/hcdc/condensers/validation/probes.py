@@ -1,4 +1,4 @@
-"""S_val whose examples are learned from probes."""
+"""S_val with examples learned from probes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @register_validation
 @dataclass(frozen=True)
 class Probes(Probing, Validation):
-    """Examples are moved until minus the loss on them orders the probes as the full data does.
+    """Changes examples until minus the loss on them orders the probes as the full data does.
 
     S_val starts from random real examples.
     """
@@ -45,7 +45,7 @@ class Probes(Probing, Validation):
         return Made(s_val, probed.file(), probed.record(history))
 
     def learn(self, work: Work, probed: Probed, start: Any) -> tuple[Any, list[dict[str, Any]]]:
-        """S_val from where it starts, and the history of learning it."""
+        """Learn S_val from its start; returns it and the history."""
         return learn_examples(
             work.task, probed.networks, probed.scores, start, self, companions=probed.companions,
             device=work.device, phase=work.progress.phase("S_val from probes", self.probe_steps),

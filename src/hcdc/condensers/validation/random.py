@@ -1,4 +1,4 @@
-"""S_val of random validation examples."""
+"""S_val from random validation examples."""
 
 from __future__ import annotations
 

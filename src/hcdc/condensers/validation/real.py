@@ -1,4 +1,4 @@
-"""Real validation examples in place of a learned S_val."""
+"""Real validation examples instead of a learned S_val."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 MOST = 2000
-"""Real validation examples in the file, at most, where nothing is said."""
+"""Most real validation examples in the file by default."""
 
 
 @register_validation
 @dataclass(frozen=True)
 class Real(Validation):
-    """Candidates are ranked on real validation examples.
+    """Ranks candidates on real validation examples.
 
-    Up to 2,000 of them are stored in the file, so that it stands alone; a validation node needs its whole
-    graph, so for graphs none are, and the original validation set is used.
+    The file stores up to 2,000 of them, so it stands alone. For graphs it stores none, because a validation
+    node needs its whole graph; the original validation set is used instead.
     """
 
     name = "real"

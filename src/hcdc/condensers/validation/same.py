@@ -1,4 +1,4 @@
-"""S_val made as S_train is."""
+"""S_val made like S_train."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @register_validation
 @dataclass(frozen=True)
 class Same(Validation):
-    """The method that makes S_train is applied to the validation examples."""
+    """Applies the method that makes S_train to the validation examples."""
 
     name = "same"
     learned = False

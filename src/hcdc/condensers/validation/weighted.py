@@ -1,4 +1,4 @@
-"""S_val of real examples with weights fitted to probes."""
+"""S_val from real examples with weights fitted to probes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 @register_validation
 @dataclass(frozen=True)
 class Weighted(Probing, Validation):
-    """Real validation examples with weights, so that the weighted loss orders the probes as the full data
-    does. Classes may have any number of examples, but at least one."""
+    """Weights real validation examples so that the weighted loss orders the probes as the full data does.
+    Classes may have any number of examples, but at least one."""
 
     name = "weighted"
     fixed = frozenset({"probe_steps", "probe_lr"})
