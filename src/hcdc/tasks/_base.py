@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
@@ -431,8 +431,13 @@ class Task(ABC):
         return x
 
     def fit(self, space: Space) -> None:
-        """Refuse a space that this task cannot use."""
+        """Refuse a space that this task cannot use, or one with a hyperparameter that nothing reads."""
         self.bind(space, space.sample(1, numpy_stream(0, "fit"))[0])
+        space.check_read(self.reads(space))
+
+    def reads(self, space: Space) -> Collection[str]:
+        """Hyperparameters that the task or its model reads, beside its network and recipe; all by default."""
+        return [dimension.name for dimension in space.dimensions()]
 
     def parameter_count(self, space: Space, config: Config) -> int | None:
         """Number of parameters of a candidate; None if unknown."""

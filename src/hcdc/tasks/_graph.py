@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,6 +129,9 @@ class GraphTask(Task):
 
     def parameter_count(self, space: Space, config: Config) -> int | None:
         return space.parameter_count(config, self.features, self.num_classes)
+
+    def reads(self, space: Space) -> Collection[str]:
+        return ()
 
     def bind(self, space: Space, config: Config | None = None) -> GraphTask:
         net = space.network(self.features, self.data.num_classes, config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -201,6 +201,9 @@ class ImageTask(Task):
         most = float(outputs.abs().max())
         told = (outputs.double() / max(most, 1e-12)).round(decimals=3) + 0
         return f"{config_hash(config)}-{content_key({'most': f'{most:.2e}', 'outputs': told.tolist()})}"
+
+    def reads(self, space: Space) -> Collection[str]:
+        return super().reads(space) if self.own_model else ()
 
     def bind(self, space: Space, config: Config | None = None) -> ImageTask:
         return dataclasses.replace(self, net=self.network(space, config))
