@@ -26,6 +26,7 @@ from recipes import change_recipes
 SPACE = NASBench201(channels=2)
 CPU = torch.device("cpu")
 QUICK = {"trajectories": 2, "points": 2, "holdout": 3, "steps": 4, "batch": 3, "nodes": 6, "iterations": 2}
+ALIGNED = {"val_method": "aligned"}
 SEQUENTIAL = {
     "response": "shared",
     "schedule": "sequential",
@@ -110,7 +111,7 @@ def counted(monkeypatch, task, options):
     watch("batched_hypergradient", lambda bound, params, lam, *rest: add("adjoint", len(lam)))
     watch("anchored_gradient", lambda bound, params, lam, *rest: add("val", len(lam)))
     watch("alignment_gradient", lambda *given: add("val", 1))
-    condense(task, SPACE, train_size=6, val_size=6, options=options)
+    condense(task, SPACE, **ALIGNED, train_size=6, val_size=6, options=options)
     return found
 
 
@@ -122,7 +123,7 @@ def short(monkeypatch):
 @pytest.mark.usefixtures("short")
 def test_what_is_predicted_is_what_is_done(task, monkeypatch):
     """With trials of a second each, whatever the number of images: seconds are counts."""
-    made = plan(task, SPACE, train_size=6, val_size=6, options=QUICK)
+    made = plan(task, SPACE, **ALIGNED, train_size=6, val_size=6, options=QUICK)
     monkeypatch.setattr(expected, "measured", lambda work, count, device: Line(1.0, 0.0))
     sizes = (made.train_size, made.val_size)
     parts = alignment_seconds(task, SPACE, made.way, made.relaxed(), made.calibrated, *sizes, 2)
@@ -137,7 +138,7 @@ def test_what_is_predicted_is_what_is_done(task, monkeypatch):
 @pytest.mark.usefixtures("short")
 def test_what_is_predicted_of_algorithm_1_is_what_is_done(task, monkeypatch):
     options = {**QUICK, **SEQUENTIAL}
-    made = plan(task, SPACE, train_size=6, val_size=6, options=options)
+    made = plan(task, SPACE, **ALIGNED, train_size=6, val_size=6, options=options)
     monkeypatch.setattr(expected, "measured", lambda work, count, device: Line(1.0, 0.0))
     parts = alignment_seconds(task, SPACE, made.way, made.relaxed(), made.calibrated, 6, 6, 2)
     done = counted(monkeypatch, task, options)
@@ -152,7 +153,7 @@ def test_seconds_grow_with_images_steps_and_directions(task, monkeypatch):
         return Line(0.0, 1.0)
 
     monkeypatch.setattr(expected, "measured", measured)
-    made = plan(task, SPACE, train_size=6, val_size=6, options=QUICK)
+    made = plan(task, SPACE, **ALIGNED, train_size=6, val_size=6, options=QUICK)
     full = Recipe(steps=10, optimizer="sgd", batch=8, lr=0.1)
     small = dataclasses.replace(full, steps=5, batch=4)
     parts = alignment_seconds(task, SPACE, made.way, full, small, 6, 6, 2)
@@ -173,7 +174,15 @@ def test_seconds_grow_with_images_steps_and_directions(task, monkeypatch):
 def test_words_say_what_takes_longest(task, monkeypatch):
     def told(parts, **options):
         monkeypatch.setattr(expected, "alignment_seconds", lambda *given: parts)
-        made = plan(task, SPACE, train_size=6, val_size=6, options={**QUICK, **options}, truth_epochs=3)
+        made = plan(
+            task,
+            SPACE,
+            val_method="aligned",
+            train_size=6,
+            val_size=6,
+            options={**QUICK, **options},
+            truth_epochs=3,
+        )
         return made.cost().words()
 
     own = told({"linear systems": 4000.4, "steps of S_val": 12.0})
@@ -193,7 +202,7 @@ def test_words_say_what_takes_longest(task, monkeypatch):
 
 
 def test_points_are_those_of_the_trajectories_there_are(task):
-    made = plan(task, SPACE, train_size=6, options={**QUICK, "trajectories": 9999}).way
+    made = plan(task, SPACE, **ALIGNED, train_size=6, options={**QUICK, "trajectories": 9999}).way
     assert made.point_count(SPACE, 0) == 2465 * 2 + 3
     assert made.point_count(PolynomialFilter(), 0) == 9999 * 2 + 3
 
@@ -224,10 +233,10 @@ def test_a_prediction_is_of_the_size_of_the_run(task, monkeypatch):
     monkeypatch.setattr(forecast, "LONG", math.inf)
     options = {**QUICK, "points": 1, "holdout": 2, "steps": 2}
     more = {"truth_epochs": 2, "recipe": {"steps": 5}}
-    made = plan(task, SPACE, train_size=6, val_size=6, options=options, **more)
+    made = plan(task, SPACE, **ALIGNED, train_size=6, val_size=6, options=options, **more)
     sizes = (made.train_size, made.val_size)
     parts = alignment_seconds(task, SPACE, made.way, made.relaxed(), made.calibrated, *sizes, 2)
-    done = flops(lambda: condense(task, SPACE, train_size=6, val_size=6, options=options, **more))
+    done = flops(lambda: condense(task, SPACE, **ALIGNED, train_size=6, val_size=6, options=options, **more))
     assert done / 2 < sum(parts.values()) < done * 2
 
 

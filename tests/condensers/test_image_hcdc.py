@@ -39,7 +39,7 @@ from hcdc.networks import gumbel_noise
 from hcdc.spaces import Finite, NASBench201, PolynomialFilter, halves
 from hcdc.tasks import ImageTask
 from hcdc.training import _streams, predictors
-from hcdc.truth import TableTruth
+from hcdc.truth import TableTruth, Truth
 from recipes import change_recipes
 
 SPACE = NASBench201(channels=2)
@@ -74,8 +74,11 @@ def task():
     return ImageTask(tiny_image_data(1, 4))
 
 
-def make(task, options=QUICK, seed=0, **arguments):
-    return condense(task, SPACE, "hcdc", train_size=6, val_size=15, seed=seed, options=options, **arguments)
+def make(task, options=QUICK, seed=0, val_method="aligned", **arguments):
+    return condense(
+        task, SPACE, "hcdc", train_size=6, val_size=15, seed=seed, options=options, val_method=val_method,
+        **arguments,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +105,6 @@ def aligned(task):
 
 def test_s_val_is_moved_and_hypergradients_are_aligned(aligned, task):
     small, losses, sizes, _ = aligned
-    assert small.meta["val_method"] == "aligned"  # without a table
     assert len(losses) == 12
     assert losses[-1] < losses[0] - 0.05
     start = task.sample("val", 15, 0)
@@ -439,8 +441,8 @@ def test_weighted_examples_may_be_of_any_class(task):
 
 
 def test_a_model_of_your_own_has_a_default_that_works(task):
-    assert plan(ImageTask(task.data, FACTORY), SPACE, train_size=6).meta["val_method"] == "weighted"
-    assert plan(task, SPACE, train_size=6).meta["val_method"] == "aligned"
+    for model in (FACTORY, "space"):
+        assert plan(ImageTask(task.data, model), SPACE, train_size=6).meta["val_method"] == "real"
 
 
 def test_sizes_of_images(task):
@@ -468,15 +470,25 @@ FACTORY = functools.partial(lambda config: nn.Sequential(nn.Flatten(), nn.Linear
         ),
         ("space", PolynomialFilter(order=2, width=4), {"method": "random"}, "builds no image network"),
         ("space", SPACE, {"train_size": 30}, "train_size 30 is 10 images per class, but class 1"),
-        ("space", SPACE, {"val_size": 18}, "val_size 18 is 6 images per class, but class 1"),
+        (
+            "space",
+            SPACE,
+            {"val_method": "aligned", "val_size": 18},
+            "val_size 18 is 6 images per class, but class 1",
+        ),
         ("space", SPACE, {"method": "random", "val_size": 18}, "val_size 18 is 6 images per class"),
         (
             "space",
             SPACE,
-            {"options": {"fanout": "5"}},
+            {"val_method": "aligned", "options": {"fanout": "5"}},
             "of val_method 'aligned' is not for image tasks",
         ),
-        ("space", SPACE, {"options": {"relaxation": "gads"}}, "'gdas'? choose one of: gdas, softmax"),
+        (
+            "space",
+            SPACE,
+            {"val_method": "aligned", "options": {"relaxation": "gads"}},
+            "'gdas'? choose one of: gdas, softmax",
+        ),
         (
             "space",
             SPACE,
@@ -512,14 +524,26 @@ def test_one_network_for_all_candidates_has_no_order(val_method, monkeypatch):
     assert plan(ImageTask(tiny_image_data(1, 8), "convnet"), SPACE, "random", train_size=6)
 
 
+class Table(Truth):
+    """The same result for everybody."""
+
+    def score(self, config, part="val", fidelity=None):
+        return 0.5
+
+    def seconds(self, config):
+        return 1.0
+
+    def known(self, config):
+        return True
+
+    def spec(self):
+        return {"name": "fake"}
+
+    def words(self):
+        return "table"
+
+
 def test_a_table_is_for_probes(task):
-    class Table:
-        def spec(self):
-            return {"name": "fake"}
-
-        def score(self, config, part):
-            return 0.5
-
     with pytest.raises(InputError, match="truth: val_method 'aligned' needs no full-data results of probes"):
         plan(task, SPACE, train_size=6, val_method="aligned", truth=Table())
     with_table = plan(task, SPACE, train_size=6, truth=Table())
@@ -532,7 +556,7 @@ def test_a_table_is_for_probes(task):
     probes = plan(task, SPACE, train_size=6, val_method="probes", truth=Table())
     assert probes.meta["val_method"] == "probes"
     assert probes.key() != with_table.key()
-    assert plan(task, SPACE, train_size=6).meta["val_method"] == "aligned"  # without a table
+    assert plan(task, SPACE, train_size=6).meta["val_method"] == "real"  # without a table
     assert plan(task, SPACE, "random", train_size=6, truth=Table()).meta["val_method"] == "same"
     both = plan(task, SPACE, train_size=6, val_method="both", truth=Table())
     assert both.way.anchors == 0.0  # the probes are the anchors
@@ -763,10 +787,10 @@ def test_evaluation_trains_by_the_chosen_recipe(number, digits, monkeypatch, tmp
     losses = {}
     for one in (recipe, planned(digits).calibrated):
         networks = predictors(
-            digits, SPACE, judged["configs"], small.train, one, seed=0, role="judge", device="cpu"
+            digits, SPACE, judged.configs, small.train, one, seed=0, role="judge", device="cpu"
         )
         losses[one] = [float(digits.loss(predict(small.val)[0], small.val)) for predict in networks]
-    assert judged["proxy"] == pytest.approx([-loss for loss in losses[recipe]], rel=1e-4)
+    assert judged.proxy == pytest.approx([-loss for loss in losses[recipe]], rel=1e-4)
     other = losses[planned(digits).calibrated]
     assert all(abs(a - b) > 1e-4 for a, b in zip(losses[recipe], other))
 
@@ -784,7 +808,7 @@ def test_a_file_from_before_the_setting_is_judged_by_the_batch(digits, tmp_path)
     assert Recipe.from_dict(old.meta["calibrated_recipe"]).statistics == "batch"
     one, two = (evaluate(copy, candidates=3, rivals=False) for copy in (small, old))
     for key in ("proxy", "truth", "test", "configs"):
-        assert one[key] == two[key]
+        assert getattr(one, key) == getattr(two, key)
 
 
 def test_an_interrupted_calibration_continues_to_the_same_bytes(digits, tmp_path, monkeypatch):
@@ -824,7 +848,7 @@ def test_interrupted_probes_and_companions_are_not_trained_again(val_method, dig
 
     monkeypatch.setattr(_streams, "train_networks", counting)
     whole = condense(digits, SPACE, "hcdc", **TWENTY, val_method=val_method, options=options)
-    assert trained == [2, 2, 2, 2, 1]
+    assert trained == [2, 2, *[2, 2, 2, 2, 1]]  # four probes on the full data, which the cache knows then
     trained.clear()
     known = 0
     for batches, count in ((1, 2), (2, 6), (2, 9)):

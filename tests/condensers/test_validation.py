@@ -128,7 +128,7 @@ def test_a_plan_says_what_it_will_do():
     assert told["calibrated recipe"].startswith("steps 4, lr 0.05")
     assert "note" not in told
     images = ImageTask(tiny_image_data(1, 4))
-    told = dict(plan(images, CELLS, train_size=6).summary())
+    told = dict(plan(images, CELLS, train_size=6, val_method="aligned").summary())
     assert "1 x 4 x 4 pixels" in told["data"]
     assert told["sizes"] == "S_train 6 (2 per class), S_val 3 (1 per class)"
     assert "ranked cells of CIFAR-10 worse than random" in told["note"]
@@ -138,7 +138,7 @@ def test_a_plan_says_what_it_will_do():
     assert told["sizes"].endswith("S_val 3, of any class")
     assert told["calibrated recipe"].endswith("or another that the probes choose")
     assert dict(plan(images, CELLS, "random", train_size=6, val_method="real").summary())["sizes"].endswith(
-        "S_val the real validation set"
+        "S_val 18 real validation examples"
     )
 
 
