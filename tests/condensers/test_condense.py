@@ -35,6 +35,52 @@ pytestmark = pytest.mark.usefixtures("short_recipes")
 __all__ = ["short_recipes"]
 
 
+# --- an S_train that is there already ---------------------------------------------------------------------
+
+
+def test_copies_may_share_one_s_train(tmp_path):
+    """It is taken with what it cost, from a file too; S_val is made by the copy's own seed."""
+    base = condense(tiny_task(), SPACE, "herding", train_size=6, val_method="random", seed=4)
+    kept = CondensedDataset.load(base.save(tmp_path / "base.hcdc"))
+    planned = plan(tiny_task(), SPACE, s_train=kept, val_method="random", seed=9)
+    small = planned.run()
+    assert set_bytes(small.train) == set_bytes(base.train)
+    whole = condense(
+        tiny_task(), SPACE, "hcdc", train_size=6, train_method="herding", val_method="random", seed=9
+    )
+    assert set_bytes(small.val) == set_bytes(whole.val)
+    assert small.train_seconds == base.train_seconds == kept.train_seconds
+    assert small.record["condense_seconds"] == sum(small.record["phases"].values())
+    assert small.meta["settings"]["train"] == base.meta["settings"]["train"]
+    assert (small.meta["train_method"], small.meta["seed"], small.meta["train_seed"]) == ("herding", 9, 4)
+    assert "train_seed" not in base.meta
+    assert planned.made(small)
+    assert planned.cost().words() == "no full-data training"
+    again = condense(tiny_task(), SPACE, "herding", s_train=small, val_method="random", seed=1)
+    assert again.meta["train_seed"] == 4
+    unknown = dataclasses.replace(base, record={})
+    assert (
+        condense(tiny_task(), SPACE, s_train=unknown, val_method="random").record["condense_seconds"] is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"train_size": 7}, "train_size 7: s_train has 6; leave it out"),
+        ({"train_method": "reach"}, "s_train was made by 'random', not by 'reach'"),
+        ({"method": "reach"}, "s_train was made by 'random', not by 'reach'"),
+        ({"options": {"train.steps": 3}}, "setting 'train.steps': s_train is made already"),
+        ({"task": tiny_table()}, "s_train is a copy of other data"),
+    ],
+)
+def test_an_s_train_that_does_not_fit_is_refused(given, said):
+    base = condense(tiny_task(), SPACE, "random", train_size=6, val_method="random")
+    given = {"task": tiny_task(), "space": SPACE, "val_method": "random", **given}
+    with pytest.raises(InputError, match=said):
+        plan(s_train=base, **given)
+
+
 # --- defaults -----------------------------------------------------------------------------------------------
 
 

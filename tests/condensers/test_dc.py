@@ -14,6 +14,7 @@ import hcdc.condensers._dc as module
 from hcdc.condensers._dc import DC, DSA, Matching, row_distance
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
+from hcdc.core.progress import Progress
 from hcdc.core.seeds import stream
 from hcdc.datasets import ImageData, Images
 from hcdc.tasks import ImageTask
@@ -286,10 +287,11 @@ class TestConformance:
 
     def test_iterates_show_the_way(self, method):
         task, reducer = tiny_images(torch.float32), method(**QUICK)
-        way = list(reducer.iterates(task, "train", 8, 0))
-        assert [now.iteration for now in way] == [0, 1, 2, 3, 4]
-        assert way[0].distance is None
-        assert all(now.distance > 0 for now in way[1:])
+        options = {"progress": Progress(), "checkpoint": Checkpoint(None)}
+        way = list(reducer.iterates(task, "train", 8, 0, every=1, **options))
+        assert [now.iteration for now in way] == [0, 1, 2, 3, None]
+        assert way[0].figure is None
+        assert all(now.figure > 0 for now in way[1:])
         torch.testing.assert_close(way[0].images.x, reducer.start(task, "train", 8, 0), rtol=0, atol=0)
         assert len({content(now.images) for now in way}) == 5
         assert content(way[-1].images) == content(reduce(reducer, task))
@@ -366,5 +368,6 @@ def test_dsa_without_an_operation_is_dc_from_the_same_start(monkeypatch):
 def test_the_distance_falls_on_digits(method):
     task = ImageTask(hcdc.data("digits"), "convnet")
     reducer = method(iterations=12, outer=4, inner=2, batch_real=32, width=8, depth=2, lr_img=0.5)
-    figures = [now.distance for now in reducer.iterates(task, "train", 20, 0)][1:]
+    options = {"progress": Progress(), "checkpoint": Checkpoint(None), "every": 1}
+    figures = [now.figure for now in reducer.iterates(task, "train", 20, 0, **options)][1:]
     assert sum(figures[-3:]) < 0.85 * sum(figures[:3])

@@ -131,9 +131,9 @@ class KIPConformance(ImageReducerConformance):
     def test_iterates_lead_to_what_reduce_returns(self):
         task, options = tiny_image_task(), {"progress": Progress(), "checkpoint": Checkpoint(None)}
         found = list(self.make().iterates(task, "train", 6, 0, every=2, **options))
-        assert [done for done, _ in found] == [2, 4]
-        assert set_bytes(found[-1][1]) == set_bytes(run(self.make(), task, 6))
-        assert set_bytes(found[0][1]) != set_bytes(found[1][1])
+        assert [now.iteration for now in found] == [2, None]
+        assert set_bytes(found[-1].images) == set_bytes(run(self.make(), task, 6))
+        assert set_bytes(found[0].images) != set_bytes(found[1].images)
 
     def test_the_error_falls_on_digits_and_pixels_stay_near(self):
         """The error of regression from 20 images to fresh ones, by the closed-form kernel."""

@@ -172,7 +172,9 @@ def test_equal_cost_is_the_seconds_of_condensing_and_searching(fits, said, train
         recipes.append((recipe.steps, recipe.seeds))
         value = float(recipe.steps)
         scores = [value * k for k in range(6)]
-        return contexts.Trained(scores, recipe.seeds * 10.0 * recipe.steps / 6, [[value] * recipe.seeds] * 6)
+        return contexts.Trained(
+            scores, recipe.seeds * 10.0 * recipe.steps / 6, {"loss": [[value] * recipe.seeds] * 6}
+        )
 
     monkeypatch.setattr(contexts.Context, "train_on_full", train_on_full)
     monkeypatch.setattr(contexts.Context, "full_seconds", 20.0)
@@ -405,6 +407,44 @@ def test_candidates_that_made_the_copy_are_dropped_and_counted():
     found = judge(copy_of(candidates=used), seed=3, rivals=False)
     assert (found.candidates, found.dropped) == (4, 2)
     assert found.configs == [drawn[i] for i in (0, 2, 3, 5)]
+
+
+def test_configurations_may_be_given_unless_the_copy_was_made_with_them():
+    drawn = SPACE.sample(4, numpy_stream(9, "judge"))
+    found = judge(candidates=drawn, rivals=False)
+    assert (found.configs, found.candidates, found.dropped) == (drawn, 4, 0)
+    small = copy_of(candidates=[config_hash(drawn[2])])
+    with pytest.raises(InputError, match=r"candidates: 1 of 4 were used to make the copy.*leave out \{"):
+        judge(small, candidates=drawn)
+    for few in (drawn[:1], [drawn[0], drawn[0]], []):
+        with pytest.raises(InputError, match="give at least 2, each once"):
+            judge(candidates=few)
+    with pytest.raises(InputError, match="cell"):
+        judge(candidates=[drawn[0], {"cell": "none"}])
+
+
+def test_the_seed_decides_the_initialisations_on_the_copy():
+    drawn = SPACE.sample(3, numpy_stream(9, "judge"))
+    one, two, again = (judge(candidates=drawn, rivals=False, seed=seed) for seed in (1, 2, 1))
+    assert one.truth == two.truth
+    assert one.repeats == again.repeats != two.repeats
+    assert {np.shape(values) for values in one.repeats.values()} == {(3, len(one.repeats["loss"][0]))}
+
+
+def test_copies_with_the_same_s_train_are_judged_beside_it():
+    """As each of them by itself, by one training of every candidate."""
+    small = copy_of()
+    val = TASK.replace(small.val, {"x": small.val.graph.x.flip(0)})
+    other = dataclasses.replace(small, val=val, record={"condense_seconds": 5.0, "probe_seconds": 2.0})
+    found = judge(small, beside={"flipped": other}, rivals=False)
+    (rival,) = found.rivals
+    alone = judge(other, rivals=False)
+    assert (rival.name, rival.extra_seconds) == ("flipped", 7.0)
+    assert rival.proxy == alone.proxy != found.proxy
+    assert rival.repeats == alone.repeats
+    train = TASK.replace(small.train, {"x": 2 * small.train.graph.x})
+    with pytest.raises(InputError, match="beside 'doubled': it has another S_train or recipe"):
+        judge(small, beside={"doubled": dataclasses.replace(small, train=train)})
 
 
 def test_where_hardly_any_is_left_nothing_is_judged():
@@ -840,7 +880,7 @@ def test_one_candidate_has_no_ranking(candidates):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"candidates": [{"lambda_0": 1.0}]}, r"candidates \[\{'lambda_0': 1.0\}\]: give a whole number"),
+        ({"candidates": [1, 2]}, r"candidates \[1, 2\]: give a whole number .*or a list of configurations"),
         ({"candidates": 4.0}, "candidates 4.0: give a whole number"),
         ({"candidates": True}, "candidates True: give a whole number"),
         ({"seed": "0"}, "seed '0': give a whole number"),

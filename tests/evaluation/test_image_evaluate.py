@@ -381,7 +381,9 @@ def test_the_shorter_training_has_as_many_visits_as_the_copy(digits, monkeypatch
 
         def train_on_full(self, name, recipe, seed=0):
             recipes.append(recipe)
-            return Trained([0.1 * k for k in range(len(self.configs))], 1.0, [[]] * len(self.configs))
+            return Trained(
+                [0.1 * k for k in range(len(self.configs))], 1.0, {"loss": [[]] * len(self.configs)}
+            )
 
     monkeypatch.setattr(evaluating, "Context", Results)
     known = [Result({"val.score": 0.1 * k, "test.score": 0.1 * k}, 1.0) for k in range(4)]

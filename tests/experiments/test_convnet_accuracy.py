@@ -1,6 +1,5 @@
 """The protocol ``convnet-accuracy`` on a few generated images: one record a measurement, appended."""
 
-import dataclasses
 import sys
 
 import numpy as np
@@ -10,10 +9,13 @@ import hcdc
 import hcdc.condensers._dc as dc
 import hcdc.condensers._embeddings as embeddings
 from hcdc.core import records
+from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
+from hcdc.core.progress import Progress
 from hcdc.datasets import record_path
 from hcdc.experiments import convnet_accuracy as protocol
 from hcdc.experiments import nas201
+from hcdc.experiments._command import kept_file, made_copy
 from hcdc.tasks import ImageTask
 
 QUICK = {"iterations": 4, "outer": 2, "inner": 1, "batch_real": 4, "batch_train": 4, "width": 2}
@@ -72,8 +74,10 @@ def shown(found):
 
 def test_a_record_says_what_was_measured(images):
     (found,) = run(images, ["random"], seeds=[3], epochs=2)
-    task = ImageTask(hcdc.data(str(images)), "convnet")
-    ((_, small, _),) = protocol.sets(task, "random", 6, 3, {}, 0, None)
+    task = ImageTask(hcdc.data(str(images)))
+    small = hcdc.condensers.make_reducer("random").reduce(
+        task, "train", 6, 3, progress=Progress(), checkpoint=Checkpoint(None)
+    )
     wanted = hcdc.training.convnet_accuracy(small, task.data, 2, epochs=2, seed=3)
     assert {key: found.pop(key) for key in wanted} == wanted
     assert set(wanted) >= {"test_accuracy", "test_accuracies", "test_std"}
@@ -103,36 +107,21 @@ def test_augmentation_goes_with_the_method(images, sums):
     assert last["settings"]["lr_img"] == 1.0
 
 
-def test_a_preset_of_the_data_set_is_taken(images):
-    own = ImageTask(hcdc.data(str(images)), "convnet")
-    named = ImageTask(dataclasses.replace(own.data, name="cifar100"), "convnet")
-    assert protocol.reducer_for(named, "tm", 6, {}).student_steps == 80
-    assert protocol.reducer_for(own, "tm", 6, {}).student_steps == 30
-    assert protocol.reducer_for(named, "tm", 6, {"student_steps": 5}).student_steps == 5
-
-
-def test_coresets_of_images_without_a_preset_embed_by_a_convnet(images):
-    """The default of K-Center is for graphs: a GCN with 256 hidden units."""
-    own = ImageTask(hcdc.data(str(images)), "convnet")
-    assert protocol.reducer_for(own, "kcenter", 6, {}).hidden == 128
-
-
 @pytest.mark.usefixtures("sums")
 def test_gradient_matching_is_measured_on_its_way(images):
     found = run(images, ["dc"], options=QUICK, every=2)
-    assert [r["iteration"] for r in found] == [0, 2, 4, None]
+    assert [r["iteration"] for r in found] == [0, 2, None]
     values = [r["test_accuracy"] for r in found]
-    assert len(set(values[:3])) == 3
-    assert values[3] == values[2]
+    assert len(set(values)) == 3
     seconds = [r["condense_seconds"] for r in found]
     assert seconds == sorted(seconds)
-    (whole,) = run(images, ["dc"], options=QUICK)[4:]
-    assert shown([whole]) == [(None, values[3])]
-    (last,) = run(images, ["random"], every=2)[5:]  # it has no iterations
+    (whole,) = run(images, ["dc"], options=QUICK)[3:]
+    assert shown([whole]) == [(None, values[2])]
+    (last,) = run(images, ["random"], every=2)[4:]  # it has no iterations
     assert last["iteration"] is None
 
 
-def test_trajectory_matching_is_measured_at_the_step_size_it_has_learned(images, sums, caplog):
+def test_trajectory_matching_is_measured_at_the_step_size_it_has_learned(images, sums):
     options = {"iterations": 3, "experts": 1, "start_epochs": 1, "target_epochs": 1, "student_steps": 2}
     options |= {"width": 4, "step_size": 0.02, "lr_step": 1e-5, "expert_batch": 6}
     found = run(images, ["tm"], options=options, every=1)
@@ -150,10 +139,6 @@ def test_trajectory_matching_is_measured_at_the_step_size_it_has_learned(images,
     out = str(images.with_name("copies.jsonl"))
     protocol.run_copies(str(images), [str(file)], out, device="cpu")
     assert sums[-1]["recipe"].lr == next(iter(records.read(out)))["step_size"] == sizes[-1]
-    record_path(file).unlink()
-    protocol.run_copies(str(images), [str(file)], out, device="cpu")
-    assert sums[-1]["recipe"].lr == 0.01
-    assert "no record of the step size that it has learned" in caplog.text
 
 
 def test_no_method_uses_what_another_has_trained(images, monkeypatch):
@@ -231,7 +216,7 @@ def test_bad_input_is_refused_before_any_work(images, sums, methods, arguments, 
 
 
 def test_a_graph_is_refused(tmp_path):
-    with pytest.raises(InputError, match="--dataset 'citeseer-embedded' has no images"):
+    with pytest.raises(InputError, match="data is GraphData, not images"):
         protocol.run("citeseer-embedded", ["random"], [0], str(tmp_path / "records.jsonl"))
     assert not list(tmp_path.iterdir())
 
@@ -239,91 +224,56 @@ def test_a_graph_is_refused(tmp_path):
 def test_the_command(images, sums, monkeypatch):
     out, folder = images.with_name("records.jsonl"), images.with_name("checkpoints")
     command = [
-        "convnet_accuracy", "--dataset", str(images), "--methods", "dc", "--seeds", "4,5", "--per-class", "5",
-        "--networks", "3", "--iterations", "1", "--every", "1", "--epochs", "7", "--checkpoint", str(folder),
+        "convnet_accuracy", "--dataset", str(images), "--methods", "dm", "--seeds", "4,5", "--per-class", "5",
+        "--networks", "3", "--iterations", "1", "--epochs", "7", "--checkpoint", str(folder),
         "--keep", str(images.with_name("kept")), "--val-per-class", "1", "--out", str(out),
         "--device", "cpu",
     ]  # fmt: skip
     monkeypatch.setattr(sys, "argv", command)
-    monkeypatch.setattr(
-        protocol, "reducer_for", lambda task, method, size, options: dc.DC(**{**QUICK, **options})
-    )
     protocol.main()
     found = list(records.read(out))
-    assert [(r["seed"], r["iteration"]) for r in found] == [(s, i) for s in (4, 5) for i in (0, 1, None)]
-    assert all(r["per_class"] == 5 for r in found)
+    assert [(r["seed"], r["iteration"], r["per_class"]) for r in found] == [(4, None, 5), (5, None, 5)]
     assert all((call["networks"], call["epochs"]) == (3, 7) for call in sums)
     assert len(list(folder.rglob("*.checkpoint"))) == 2
-    kept = sorted(images.with_name("kept").glob("*.hcdc"))
-    assert [file.name[:5] for file in kept] == ["dc-4-", "dc-5-"]
-    assert {len(hcdc.CondensedDataset.load(file).val) for file in kept} == {3}  # one a class
-
-
-def test_kept_copies_have_as_many_validation_images_as_those_of_nas201(monkeypatch):
-    """Where nothing is said, 20 a class in both."""
-    asked = []
-    monkeypatch.setattr(protocol, "run", lambda *given, **options: asked.append(options["val_per_class"]))
-    monkeypatch.setattr(sys, "argv", ["convnet_accuracy", "--keep", "kept", "--out", "records.jsonl"])
-    protocol.main()
-    monkeypatch.setattr(nas201, "Protocol", lambda *given: asked.append(given[4]))
-    monkeypatch.setattr(sys, "argv", ["nas201", "--table", "none.csv", "--out", "records.jsonl"])
-    with pytest.raises(AttributeError):  # there is no protocol to go on with
-        nas201.main()
-    assert asked == [20, 20]
+    kept = [hcdc.CondensedDataset.load(file) for file in images.with_name("kept").glob("*.hcdc")]
+    assert {(small.meta["seed"], len(small.val)) for small in kept} == {(4, 3), (5, 3)}  # one per class
 
 
 @pytest.mark.parametrize(
     ("method", "options", "every"),
-    [
-        ("random", {}, 0),
-        ("herding", {"steps": 5, "hidden": 4}, 0),
-        ("dm", {"iterations": 2, "batch": 4, "width": 2}, 0),
-        ("dc", QUICK, 2),
-    ],
+    [("herding", {"steps": 5, "hidden": 4}, 0), ("dc", QUICK, 2)],
 )
-def test_a_kept_set_is_the_copy_that_nas201_would_make(method, options, every, images, sums, monkeypatch):
-    """The same file under the same name; with other settings or sizes or of another seed there is none."""
-    folder = images.with_name("kept")
+@pytest.mark.usefixtures("sums")
+def test_a_kept_set_is_the_copy_that_nas201_would_make(method, options, every, images):
+    """The same file under the same name; with other settings, sizes or seeds there is none."""
+    folder, task = images.with_name("kept"), ImageTask(hcdc.data(str(images)))
     given = {"per_class": 5, "val_per_class": 2, "options": options, "every": every, "keep": str(folder)}
     found = run(images, [method], seeds=[4], **given)
-    monkeypatch.setattr(nas201, "NASBench201Table", lambda path: path)
-    other = nas201.Protocol(str(images), "none.csv", "cifar10", 5, 2, 3, 2, images.with_name("out"), "cpu")
-    other.options[method] = options
-    name = nas201.kept_name(hcdc.condensers.plan(**other.arguments(method, 4)), method, 4)
-    assert sorted(file.name for file in folder.iterdir()) == [name, record_path(name).name]
-    assert (folder / name).read_bytes() == hcdc.condense(**other.arguments(method, 4)).to_bytes()
-    monkeypatch.setattr(nas201, "condense", lambda **_: pytest.fail("made again"))
-    kept = other.made(method, 4, folder)
-    assert isinstance(kept, hcdc.CondensedDataset)
-    assert (len(kept.train), len(kept.val)) == (15, 6)
-    assert kept.meta["train_method"] == method
+    planned = nas201.copy_plan(task, method, 4, (15, 6), options)
+    file = kept_file(folder, planned)
+    assert sorted(folder.iterdir()) == [file, record_path(file)]
+    assert file.read_bytes() == planned.run().to_bytes()
+    kept = made_copy(planned, folder, "cpu")
     assert float(kept.train.x.double().sum()) == found[-1]["test_accuracy"]
-    assert kept.record["condense_seconds"] == found[-1]["condense_seconds"]
+    assert kept.record["condense_seconds"] == kept.train_seconds == found[-1]["condense_seconds"]
     assert kept.record["environment"]["torch"]
-    with pytest.raises(pytest.fail.Exception, match="made again"):
-        other.made(method, 5, folder)
-    with pytest.raises(pytest.fail.Exception, match="made again"):
-        other.made(method, 4, folder, (15, 9))
-    if options:
-        other.options[method] = {**options, next(iter(options)): 3}
-        with pytest.raises(pytest.fail.Exception, match="made again"):
-            other.made(method, 4, folder)
+    others = [(5, (15, 6), options), (4, (15, 9), options), (4, (15, 6), {**options, next(iter(options)): 3})]
+    for other in others:
+        assert not kept_file(folder, nas201.copy_plan(task, method, *other)).exists()
 
 
-@pytest.mark.usefixtures("sums")
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({}, "val_size 60: the original has only 12 such examples"),  # 20 a class
-        ({"val_per_class": 5}, "val_size 15: the original has only 12"),
+        ({}, "val_size 60: the original has only 12 such examples"),  # 20 per class
         ({"val_per_class": 0}, "val_size 0: there are 3 classes"),
     ],
 )
-def test_a_copy_that_cannot_be_is_refused_before_any_work(given, words, images, monkeypatch):
-    assert len(run(images, ["random"], **given)) == 1  # it need not be kept
-    monkeypatch.setattr(protocol, "sets", lambda *_: pytest.fail("work was begun"))
+def test_a_copy_that_cannot_be_is_refused_before_any_work(given, words, images, sums):
+    assert len(run(images, ["random"], **given)) == len(sums) == 1  # it need not be kept
     with pytest.raises(InputError, match=words):
         run(images, ["random"], keep=str(images.with_name("kept")), **given)
+    assert len(sums) == 1
     assert not images.with_name("kept").exists()
 
 
@@ -365,7 +315,7 @@ def test_a_copy_of_other_data_is_refused_before_any_is_measured(images, sums, tm
     ):
         with pytest.raises(InputError, match=words):
             protocol.run_copies(str(images), files, str(out), device="cpu")
-    with pytest.raises(InputError, match="'embedded' has no images"):
+    with pytest.raises(InputError, match="data is GraphData, not images"):
         protocol.run_copies("embedded", [mine], str(out), device="cpu")
     assert sums == []
     assert not out.exists()

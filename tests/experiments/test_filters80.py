@@ -49,10 +49,8 @@ def protocol(graph, **arguments):
 
 
 def test_one_record_a_run_is_appended(graph):
-    found = protocol(graph, methods=["hcdc", "random", "reach"], seeds=[0, 1])
-    assert [(r["label"], r["seed"]) for r in found] == [
-        (name, seed) for seed in (0, 1) for name in ("hcdc", "random", "reach")
-    ]
+    found = protocol(graph, methods=["hcdc", "random"], seeds=[3])
+    assert [(r["label"], r["seed"]) for r in found] == [("hcdc", 3), ("random", 3)]
     for record in found:
         assert record["protocol"] == "filters-80"
         assert (record["train_size"], record["candidates"]) == (6, 4)
@@ -61,22 +59,19 @@ def test_one_record_a_run_is_appended(graph):
         assert record["making"]["condense_seconds"] > 0
         assert len(record["proxy"]) == len(record["truth"]) == 4
         assert bool(record["rivals"]) == (record["label"] == "hcdc")
-        assert all("proxy" not in rival for rival in record["rivals"])
+        assert all(len(rival["proxy"]) == 4 for rival in record["rivals"])
+        assert len(record["repeats"]["loss"]) == 4
     assert found[0]["making"]["history"]
-    assert len(protocol(graph, methods=["random"])) == 7  # every attempt stays
+    assert len(protocol(graph, methods=["random"])) == 3  # every attempt stays
 
 
-def test_copies_are_kept_and_used_again(graph, monkeypatch):
+def test_copies_are_kept_and_used_again(graph):
     copies = graph.with_name("copies")
-    copies.mkdir()
-    monkeypatch.setattr(filters80, "data", lambda _, load=filters80.data: load(str(graph)))
-    out = graph.with_name("records.jsonl")
-    arguments = {"candidates": 4, "cache": str(copies), "copies": copies}
-    filters80.run("blocks", [6], [0], ["random"], out, **arguments)
-    assert {file.suffix for file in copies.glob("blocks-random-6-0.*")} == {".hcdc", ".json"}
-    monkeypatch.setattr(filters80, "condense", None)  # is not called again
-    filters80.run("blocks", [6], [0], ["random"], out, **arguments)
-    one, two = records.read(out)
+    (one,) = protocol(graph, methods=["random"], copies=copies)
+    (file,) = copies.glob("random-same-6-0-*.hcdc")
+    made = file.stat().st_mtime_ns
+    _, two = protocol(graph, methods=["random"], copies=copies)
+    assert file.stat().st_mtime_ns == made
     assert one["proxy"] == two["proxy"]
     assert one["making"].items() <= two["making"].items()
 

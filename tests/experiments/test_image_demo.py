@@ -37,8 +37,8 @@ def short(monkeypatch):
     copies = {
         "random": demo.Copy("random", None),
         "dm": demo.Copy("dm", "random", {"iterations": 2, "batch": 4, "width": 4}),
-        "hcdc-weighted": demo.Copy("hcdc", "weighted", {"probes": 4}, rivals=True),
-        "hcdc-probes": demo.Copy("hcdc", "probes", {"probes": 4, "probe_steps": 2}),
+        "hcdc-weighted": demo.Copy("hcdc", "weighted", {"probes": 4, "companions": 0}, rivals=True),
+        "hcdc-probes": demo.Copy("hcdc", "probes", {"probes": 4, "probe_steps": 2, "companions": 0}),
     }
     given = {"COPIES": copies, "CANDIDATES": 3, "CELLS": 1, "CHANNELS": 1, "TRAIN_SIZE": 20, "PROBES": 4}
     for name, value in given.items():
@@ -88,8 +88,11 @@ def test_the_demo_writes_copies_evaluations_figures_and_a_page(tmp_path, monkeyp
     monkeypatch.setattr(demo, "write_figures", lambda *_: [])
     monkeypatch.setattr(demo, "image_grid", lambda *_, **__: tmp_path)
     monkeypatch.setattr(demo, "write_report", lambda *_: tmp_path)
+    made = dict(zip(demo.COPIES, result.evaluations))
+    monkeypatch.setattr(demo, "COPIES", {name: demo.COPIES[name] for name in ("random", "hcdc-probes")})
     again = run_image_demo(tmp_path / "again", "cpu", 3)
-    for name, first, second in zip(demo.COPIES, result.evaluations, again.evaluations):
+    for name, second in zip(demo.COPIES, again.evaluations):
+        first = made[name]
         assert without_times(first) == without_times(second)
         file = f"{name}.hcdc"
         assert (tmp_path / "out" / file).read_bytes() == (tmp_path / "again" / file).read_bytes()

@@ -11,7 +11,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.ranks import spearman, standard
 from hcdc.experiments import nas201_draws, nas201_figures, tables
 from hcdc.experiments.markdown import filled
-from hcdc.experiments.nas201 import judging_cells, probe_cells
+from hcdc.experiments.nas201 import judging_cells
 from hcdc.experiments.nas201_draws import Regrets, Resampled, Samples, draws, mean_text
 from hcdc.experiments.nas201_figures import figure
 from hcdc.experiments.nas201_rankings import ALL, EARLY, RIDGE, SUM, Ranking, rankings
@@ -51,7 +51,7 @@ def undrawn(monkeypatch):
 def made():
     """Ten cells and four probes; HCDC ranks as the truth does, the random copy the other way round."""
     cells = [c["cell"] for c in judging_cells(10)]
-    probes = [c["cell"] for c in probe_cells(0, 4, 10)]
+    probes = [c["cell"] for c in judging_cells(14)[10:]]
     space = NASBench201()
     val = [0.5 + 0.04 * k for k in range(10)]
     test = [v + 0.01 for v in val]

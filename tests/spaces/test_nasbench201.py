@@ -1259,3 +1259,16 @@ def test_features_are_counts_of_operations_and_the_size():
 def test_sizes_that_are_no_whole_numbers_are_refused(given):
     with pytest.raises(InputError, match="cells and channels of at least 1, whole numbers; got"):
         NASBench201(**given)
+
+
+def test_the_first_candidates_may_be_left_out_to_judge():
+    whole, space = NASBench201().candidates(), NASBench201(skip=4900)
+    assert space.candidates() == whole[4900:]
+    assert {c["cell"] for c in space.sample(29, np.random.default_rng(0))} == {
+        c["cell"] for c in whole[4900:]
+    }
+    assert hcdc.spaces.from_spec(space.spec()) == space != NASBench201()
+    assert "skip" not in NASBench201().spec()
+    space.check(whole[0])  # any cell is still a configuration
+    with pytest.raises(InputError, match="skip 4928: at least 2"):
+        NASBench201(skip=4928)

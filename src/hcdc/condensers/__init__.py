@@ -1,6 +1,6 @@
 """Condensers: one file per way to make S_train, and in `validation` one per way to make S_val."""
 
-from hcdc.condensers._base import Reducer, allocate_labels
+from hcdc.condensers._base import Iterate, Iterative, Reducer, allocate_labels
 from hcdc.condensers._condense import condense
 from hcdc.condensers._cost import Cost, Expense
 from hcdc.condensers._dc import ImageMatching
@@ -40,6 +40,8 @@ __all__ = [
     "Cost",
     "Expense",
     "ImageMatching",
+    "Iterate",
+    "Iterative",
     "Made",
     "Plan",
     "Probing",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
@@ -12,7 +13,23 @@ from hcdc.core.progress import Progress
 from hcdc.core.settings import Settings
 from hcdc.tasks import Task
 
-__all__ = ["Reducer", "allocate_labels"]
+__all__ = ["Iterate", "Iterative", "Reducer", "allocate_labels"]
+
+
+class Iterate(NamedTuple):
+    """Where a run stands.
+
+    Attributes:
+        iteration: Iterations made; None for the last iterate, which `Reducer.reduce` returns.
+        images: The set.
+        told: What else was learned with it (JSON-able), for the condensed file.
+        figure: What the method makes small; None where it was not computed.
+    """
+
+    iteration: int | None
+    images: Any
+    told: Mapping[str, Any] = {}
+    figure: float | None = None
 
 
 class Reducer(Settings, ABC):
@@ -51,6 +68,28 @@ class Reducer(Settings, ABC):
         """The result of `reduce`, and what else was learned (JSON-able), for the condensed file."""
         return self.reduce(task, part, size, seed, progress=progress, checkpoint=checkpoint), {}
 
+    def iterates(
+        self,
+        task: Task,
+        part: str,
+        size: int,
+        seed: int,
+        *,
+        progress: Progress,
+        checkpoint: Checkpoint,
+        every: int = 0,
+    ) -> Iterator[Iterate]:
+        """The set while it is made, and the last one at the end.
+
+        Args:
+            task, part, size, seed, progress, checkpoint: As in `reduce`.
+            every: Iterations from one to the next; 0 gives the last alone. A run that continues gives those
+                that are still to come. A method without iterates to show gives the last alone.
+        """
+        yield Iterate(
+            None, *self.reduce_and_tell(task, part, size, seed, progress=progress, checkpoint=checkpoint)
+        )
+
     @classmethod
     def check_task(cls, task: Task) -> Any:
         """Return the task if the method condenses its kind of data; raises an error otherwise."""
@@ -80,3 +119,18 @@ class Reducer(Settings, ABC):
     def seconds(self, task: Task, part: str, size: int) -> float | None:
         """Predicted seconds of `reduce` on the task's device, from a short trial; None if unpredictable."""
         return None
+
+
+class Iterative(Reducer):
+    """A method that shows its iterates: a subclass defines `iterates`, and the last one is the set."""
+
+    def reduce(
+        self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
+    ) -> Any:
+        return self.reduce_and_tell(task, part, size, seed, progress=progress, checkpoint=checkpoint)[0]
+
+    def reduce_and_tell(
+        self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
+    ) -> tuple[Any, dict[str, Any]]:
+        *_, last = self.iterates(task, part, size, seed, progress=progress, checkpoint=checkpoint)
+        return last.images, dict(last.told)

@@ -10,9 +10,36 @@ from typing import Any
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.recipe import Recipe
+from hcdc.datasets import CondensedDataset
 from hcdc.spaces import Space
 from hcdc.tasks import Task
 from hcdc.truth import Truth
+
+TRAIN = "train."
+"""Before the name of a setting of HCDC: it is one of the method that makes S_train."""
+
+
+def check_s_train(
+    s_train: CondensedDataset,
+    task: Task,
+    train_size: int,
+    train_method: str | None,
+    method: str,
+    options: Mapping[str, Any],
+) -> str:
+    """What made an S_train that is taken; refused where the other arguments say otherwise."""
+    meta, size = s_train.meta, len(s_train.train)
+    made = str(meta["train_method"])
+    if meta["data"].get("fingerprint") != task.describe().get("fingerprint"):
+        raise InputError(f"s_train is a copy of other data than '{task.name}'; give one of the same data")
+    if train_size != size:
+        raise InputError(f"train_size {train_size}: s_train has {size}; leave it out")
+    if (train_method or made) != made or method not in ("hcdc", made):
+        raise InputError(f"s_train was made by '{made}', not by '{train_method or method}'; leave that out")
+    for name in options:
+        if method != "hcdc" or name.startswith(TRAIN):
+            raise InputError(f"setting '{name}': s_train is made already; leave it out")
+    return made
 
 
 def check_types(

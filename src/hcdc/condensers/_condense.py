@@ -21,9 +21,10 @@ def condense(
     space: Space,
     method: str = "hcdc",
     *,
-    train_size: int,
+    train_size: int | None = None,
     val_size: int | None = None,
     seed: int = 0,
+    s_train: CondensedDataset | None = None,
     train_method: str | None = None,
     val_method: str | None = None,
     preset: str | None = None,
@@ -44,9 +45,11 @@ def condense(
         space: What will be searched.
         method: ``"random"``, ``"kcenter"``, ``"herding"``, ``"hcdc"``; graphs also ``"reach"``,
             ``"gcondx"``, ``"gcond"``; images also ``"dc"``, ``"dsa"``, ``"dm"``, ``"kip"``, ``"tm"``.
-        train_size: |S_train|, a total.
+        train_size: |S_train|, a total; with ``s_train`` its size.
         val_size: |S_val|; by default keeps the original ratio of validation to training examples.
         seed: Determines every random draw.
+        s_train: A copy of the same data whose S_train is reused, with its cost, so that only S_val is made:
+            several copies can share one S_train.
         train_method: What makes S_train for HCDC, by default ``"reach"`` (tables and images: ``"random"``).
             Other methods make S_train themselves.
         val_method: What makes S_val, one of `VALIDATIONS`. ``"aligned"``: align hypergradients, as in the
@@ -85,8 +88,8 @@ def condense(
         30
     """
     planned = plan(
-        task, space, method, train_size=train_size, val_size=val_size, seed=seed, train_method=train_method,
-        val_method=val_method, preset=preset, options=options, truth=truth, truth_epochs=truth_epochs,
-        recipe=recipe, full_recipe=full_recipe,
+        task, space, method, train_size=train_size, val_size=val_size, seed=seed, s_train=s_train,
+        train_method=train_method, val_method=val_method, preset=preset, options=options, truth=truth,
+        truth_epochs=truth_epochs, recipe=recipe, full_recipe=full_recipe,
     )  # fmt: skip
     return planned.run(device=device, checkpoint=checkpoint, progress=progress, done=done)

@@ -13,12 +13,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from hcdc.condensers._base import Reducer
+from hcdc.condensers._base import Iterate, Iterative
 from hcdc.core.checkpoint import Checkpoint, Loop, Resumable
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive, stream
@@ -56,16 +56,8 @@ def row_distance(found: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
     return (1 - cosine).sum(), ((cosine * w_norm * unit - w) / size).view_as(found)
 
 
-class Iterate(NamedTuple):
-    """The state of a run: iterations done, synthetic images, mean matching distance per class (or None)."""
-
-    iteration: int
-    images: Images
-    distance: float | None
-
-
 @dataclass(frozen=True)
-class ImageMatching(Reducer):
+class ImageMatching(Iterative):
     """What DC and DSA share: the loops.
 
     Each iteration takes a fresh ConvNet and repeats ``outer`` times: one SGD step on the pixels brings, for
@@ -107,26 +99,25 @@ class ImageMatching(Reducer):
     def start(self, task: ImageTask, part: str, size: int, seed: int) -> Tensor:
         """The initial pixels ``[size, c, h, w]``, sorted by class, in the normalised space."""
 
-    def reduce(
-        self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
-    ) -> Images:
-        phase = progress.phase(self.title, self.iterations)
-        for now in self.iterates(task, part, size, seed, checkpoint):
-            if now.distance is not None:
-                phase.step(now.iteration, f"matching distance {now.distance:.3f}")
-        return now.images
-
     def iterates(
-        self, task: Task, part: str, size: int, seed: int, checkpoint: Checkpoint | None = None
+        self,
+        task: Task,
+        part: str,
+        size: int,
+        seed: int,
+        *,
+        progress: Progress,
+        checkpoint: Checkpoint,
+        every: int = 0,
     ) -> Iterator[Iterate]:
-        """The run, iteration by iteration: starts with the current state, ends with `reduce`'s result."""
-        checkpoint = checkpoint or Checkpoint(None)
         run = Matching(self, self.check_task(task), part, size, seed)
         loop = Loop(run, checkpoint, self.iterations, self.title, "iteration")
-        yield Iterate(loop.done, run.images(), None)
+        if every and loop.done % every == 0 and loop.done < self.iterations:
+            yield Iterate(loop.done, run.images())
         if loop.done < self.iterations:
             run.record()
-        for iteration in loop.steps():
+        distance = None
+        for iteration in loop.steps(progress.phase(self.title, self.iterations)):
             run.begin(iteration)
             for step in range(self.outer):
                 if step:
@@ -138,8 +129,10 @@ class ImageMatching(Reducer):
                 "network; try smaller ones",
                 distance,
             )
-            loop.made()
-            yield Iterate(iteration + 1, run.images(), distance)
+            loop.made(f"matching distance {distance:.3f}")
+            if every and loop.done % every == 0 and loop.done < self.iterations:
+                yield Iterate(loop.done, run.images(), figure=distance)
+        yield Iterate(None, run.images(), figure=distance)
 
 
 class Matching(Resumable):

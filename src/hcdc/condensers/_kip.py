@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hcdc.condensers._base import Reducer
+from hcdc.condensers._base import Iterate, Iterative
 from hcdc.condensers._class_images import convnet
 from hcdc.core.checkpoint import Checkpoint, Loop
 from hcdc.core.errors import NumericalError
@@ -139,7 +139,7 @@ def conv_slope(
 
 
 @dataclass(frozen=True)
-class KIP(Reducer):
+class KIP(Iterative):
     """Kernel inducing points: learned images, fixed labels.
 
     Synthetic images start as original ones, and the last iterate is returned. Only labels of the condensed
@@ -170,12 +170,6 @@ class KIP(Reducer):
     name = "kip"
     takes = ("image",)
 
-    def reduce(
-        self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
-    ) -> Images:
-        *_, (_, small) = self.iterates(task, part, size, seed, progress=progress, checkpoint=checkpoint)
-        return small
-
     def iterates(
         self,
         task: Task,
@@ -186,13 +180,7 @@ class KIP(Reducer):
         progress: Progress,
         checkpoint: Checkpoint,
         every: int = 0,
-    ) -> Iterator[tuple[int, Images]]:
-        """The synthetic set during learning, as ``(steps done, images)``; the last one is final.
-
-        Args:
-            task, part, size, seed, progress, checkpoint: See `reduce`, which returns the last set.
-            every: Steps between two results; 0 gives only the last. A resumed run gives the remaining ones.
-        """
+    ) -> Iterator[Iterate]:
         images: ImageTask = self.check_task(task)
         start = images.sample(part, size, derive(seed, self.name, part, "start"))
         x = start.x.clone()
@@ -211,8 +199,8 @@ class KIP(Reducer):
                 )
                 loop.made(f"squared error {2 * loss:.4f}")
                 if every and loop.done % every == 0 and loop.done < self.steps:
-                    yield loop.done, Images(x.clone(), start.y)
-        yield self.steps, Images(x, start.y)
+                    yield Iterate(loop.done, Images(x.clone(), start.y))
+        yield Iterate(None, Images(x, start.y))
 
 
 class _Regression:

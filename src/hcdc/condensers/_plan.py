@@ -13,9 +13,16 @@ from typing import Any
 import torch
 
 from hcdc.condensers._base import Reducer
-from hcdc.condensers._checks import check_sizes, check_truth_has, check_types, checked_recipe
+from hcdc.condensers._checks import (
+    TRAIN,
+    check_s_train,
+    check_sizes,
+    check_truth_has,
+    check_types,
+    checked_recipe,
+)
 from hcdc.condensers._cost import Cost, Expense
-from hcdc.condensers._registry import REDUCERS, reducer_for, reducer_presets
+from hcdc.condensers._registry import REDUCERS, make_reducer, reducer_for, reducer_presets
 from hcdc.condensers.validation import VALIDATIONS, Validation, Work, make_validation
 from hcdc.core.checkpoint import Checkpoint, content_key
 from hcdc.core.errors import HcdcError, InputError, unknown_name
@@ -30,8 +37,6 @@ from hcdc.truth import Truth, check_truth
 
 AUTO = "auto"
 """The default checkpoint: a file in the cache that an equal call finds again."""
-TRAIN = "train."
-"""Prefix of an HCDC setting that belongs to the method that makes S_train."""
 TRUTH_EPOCHS = 20
 SCREEN = 100
 """Most characters of a description that fits a screen."""
@@ -48,6 +53,7 @@ class Plan:
         space: What will be searched.
         seed: Determines every random draw.
         train_size, val_size: |S_train| and |S_val|.
+        s_train: A copy whose S_train is taken; None makes one.
         reducer: What makes S_train.
         way: What makes S_val.
         truth: Full-data results of probes; None trains the probes.
@@ -60,6 +66,7 @@ class Plan:
     seed: int
     train_size: int
     val_size: int
+    s_train: CondensedDataset | None
     reducer: Reducer
     way: Validation
     truth: Truth | None
@@ -125,13 +132,13 @@ class Plan:
 
     def _reduction(self, task: Task) -> list[Expense]:
         """The cost of the method behind S_train (and S_val, if it makes both)."""
-        sizes = {"train": self.train_size}
+        sizes = {} if self.s_train is not None else {"train": self.train_size}
         if self.way.reduces:
             sizes["val"] = self.val_size
         told = " and ".join(
             filter(None, [_on_full_data(self.reducer.trains(self.task)), self.reducer.loops()])
         )
-        if not told:
+        if not (told and sizes):
             return []
         told = f"{' and '.join(f'S_{part}' for part in sizes)} by {self.reducer.name}: {told}"
         spent = [self.reducer.seconds(task, part, size) for part, size in sizes.items()]
@@ -172,26 +179,33 @@ class Plan:
 
     def _make(self, device: torch.device | str, store: Checkpoint, progress: Progress) -> CondensedDataset:
         meta, moved = dict(self.meta), self.task.to(device)
-        seconds: dict[str, float] = {}
-        place = store.timed_anew().child("train")
-        with timed() as spent:
-            s_train, learned = self.reducer.reduce_and_tell(
-                moved, "train", self.train_size, self.seed, progress=progress, checkpoint=place
-            )
+        s_train, learned, train_seconds = self._made_train(moved, device, store, progress)
         meta |= {"train_learned": learned} if learned else {}
-        seconds["train"] = spent[0] + place.clock.earlier
         store = store.timed_anew()
         with timed() as spent:
             made = self.way.make(self, Work(moved, s_train, device, store, progress))
-        seconds["val"] = spent[0] + store.clock.earlier
+        val_seconds = spent[0] + store.clock.earlier
         record = {
             **made.record,
-            "condense_seconds": sum(seconds.values()),
-            "phases": seconds,
+            "condense_seconds": None if train_seconds is None else train_seconds + val_seconds,
+            "phases": {"train": train_seconds, "val": val_seconds},
             "environment": environment(device),
         }
         s_val = None if made.val is None else made.val.to("cpu")
         return CondensedDataset(s_train.to("cpu"), s_val, meta | made.says, record, self.task)
+
+    def _made_train(
+        self, task: Task, device: torch.device | str, store: Checkpoint, progress: Progress
+    ) -> tuple[Any, dict[str, Any], float | None]:
+        """S_train on the device, what was learned with it, and the seconds of making it (None: not known)."""
+        if (taken := self.s_train) is not None:
+            return taken.train.to(device), taken.meta.get("train_learned", {}), taken.train_seconds
+        place = store.timed_anew().child("train")
+        with timed() as spent:
+            s_train, learned = self.reducer.reduce_and_tell(
+                task, "train", self.train_size, self.seed, progress=progress, checkpoint=place
+            )
+        return s_train, learned, spent[0] + place.clock.earlier
 
 
 def plan(
@@ -199,9 +213,10 @@ def plan(
     space: Space,
     method: str = "hcdc",
     *,
-    train_size: int,
+    train_size: int | None = None,
     val_size: int | None = None,
     seed: int = 0,
+    s_train: CondensedDataset | None = None,
     train_method: str | None = None,
     val_method: str | None = None,
     preset: str | None = None,
@@ -220,14 +235,22 @@ def plan(
         >>> made.cost().words()
         'no full-data training'
     """
+    options = dict(options or {})
+    if s_train is not None and train_size is None:
+        train_size = len(s_train.train)
     check_types(task, space, train_size, val_size, seed, truth_epochs)
+    assert train_size is not None, "what is no number was refused"
+    if s_train is not None:
+        train_method = check_s_train(s_train, task, train_size, train_method, method, options)
     if truth is not None:
         check_truth(truth, task)
     train_method, val_method = _methods(task, method, train_method, val_method, truth is not None)
     check_sizes(task, train_size, val_size)
     task.fit(space)
-    reducer, way, preset = _makers(task, method, train_method, val_method, preset, dict(options or {}))
-    way = way.for_space(space, options or {})
+    reducer, way, preset = _makers(task, method, train_method, val_method, preset, dict(options))
+    if s_train is not None:
+        reducer = make_reducer(train_method, **s_train.meta["settings"]["train"])
+    way = way.for_space(space, options)
     val_size = way.val_size(task, train_size) if val_size is None else val_size
     task.check_size("train", train_size)
     way.check_size(task, val_size)
@@ -256,7 +279,9 @@ def plan(
     }
     if truth is not None:
         meta["truth"] = truth.spec()
-    made = Plan(task, space, seed, train_size, val_size, reducer, way, truth, full, small, meta)
+    if s_train is not None:
+        meta["train_seed"] = s_train.meta.get("train_seed", s_train.meta["seed"])
+    made = Plan(task, space, seed, train_size, val_size, s_train, reducer, way, truth, full, small, meta)
     meta |= way.describe(made)
     return made
 

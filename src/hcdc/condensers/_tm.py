@@ -23,12 +23,11 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from hcdc.condensers._base import Reducer
+from hcdc.condensers._base import Iterate, Iterative
 from hcdc.condensers._class_images import convnet
 from hcdc.condensers._experts import (
     AUGMENTED,
@@ -58,16 +57,8 @@ SMALLEST = 1e-3
 PRECISIONS = ("tf32", "bf16")
 
 
-class Iterate(NamedTuple):
-    """The synthetic set after some iterations, and the step size a learned with it."""
-
-    iteration: int
-    images: Images
-    step_size: float
-
-
 @dataclass(frozen=True)
-class TM(Reducer):
+class TM(Iterative):
     """Trajectory matching (Matching Training Trajectories).
 
     Synthetic images start as original ones, and the last iterate is returned. Only labels of the condensed
@@ -140,17 +131,6 @@ class TM(Reducer):
         once = measured(made_once(student), used, device).at(used)
         return trained + self.iterations * self.student_steps * once
 
-    def reduce(
-        self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
-    ) -> Images:
-        return self.reduce_and_tell(task, part, size, seed, progress=progress, checkpoint=checkpoint)[0]
-
-    def reduce_and_tell(
-        self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
-    ) -> tuple[Images, dict[str, Any]]:
-        *_, last = self.iterates(task, part, size, seed, progress=progress, checkpoint=checkpoint)
-        return last.images, {"step_size": last.step_size}
-
     def iterates(
         self,
         task: Task,
@@ -162,13 +142,6 @@ class TM(Reducer):
         checkpoint: Checkpoint,
         every: int = 0,
     ) -> Iterator[Iterate]:
-        """The synthetic set during learning; the last one is final.
-
-        Args:
-            task, part, size, seed, progress, checkpoint: See `reduce`, which returns the last set.
-            every: Iterations between two results; 0 gives only the last. A resumed run gives the remaining
-                ones.
-        """
         images: ImageTask = self.check_task(task)
         start = images.sample(part, size, derive(seed, self.name, part, "start"))
         match = Matching(self, convnet(images, self.width, self.depth), start)
@@ -177,12 +150,12 @@ class TM(Reducer):
             try:
                 for step in self._run(images, part, seed, match, loop, progress):
                     if every and step % every == 0 and step < self.iterations:
-                        yield Iterate(step, match.images(), float(match.size))
+                        yield Iterate(step, match.images(), {"step_size": float(match.size)})
             except HcdcError:
                 forget_experts(checkpoint, self.experts)  # the same run would fail here again
                 raise
             forget_experts(checkpoint, self.experts)
-        yield Iterate(self.iterations, match.images(), float(match.size))
+        yield Iterate(None, match.images(), {"step_size": float(match.size)})
 
     def _run(
         self,

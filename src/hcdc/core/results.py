@@ -73,7 +73,7 @@ class Ranking:
 
     Attributes:
         proxy: The scores, one per candidate.
-        repeats: The losses of each candidate, one per initialisation; empty if not kept.
+        repeats: ``"loss"`` and ``"score"`` of each candidate, one per initialisation; empty if not trained.
         spearman, kendall: Rank correlation with full-data validation scores.
         interval: Bootstrap interval of ``spearman`` over candidates, at ``level``.
         test_spearman, test_interval: The same against full-data test scores.
@@ -85,7 +85,7 @@ class Ranking:
     """
 
     proxy: Scores = ()
-    repeats: Sequence[Scores] = ()
+    repeats: Mapping[str, Sequence[Scores]] = field(default_factory=dict)
     spearman: float | None = None
     kendall: float | None = None
     interval: Scores = (None, None)
@@ -151,7 +151,7 @@ class Evaluation(Ranking):
         truth_source: Source of the full-data results, in words; None if they were trained here.
         method, preset, train_method, val_method, train_size, val_size, seed, metric: How the copy was made,
             and what ranks candidates on it.
-        judge_seed: Seed that draws the candidates.
+        judge_seed: Seed of the candidates and of their initialisations on the copy.
         candidates: Number of candidates judged.
         dropped: Number left out because they were used to make the copy.
         diverged: Number that diverged on the copy; they score just below the worst of the others.

@@ -99,6 +99,12 @@ class CondensedDataset:
         count = _data(self.meta).get("num_classes")
         return None if count is None else int(count)
 
+    @property
+    def train_seconds(self) -> float | None:
+        """Seconds of making S_train; None where there is no record of them."""
+        seconds = self.record.get("phases", {}).get("train")
+        return None if seconds is None else float(seconds)
+
     def to(self, device: torch.device | str) -> CondensedDataset:
         """The same data set on another device."""
         return CondensedDataset(

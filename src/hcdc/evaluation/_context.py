@@ -7,7 +7,7 @@ import hashlib
 import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,14 +28,16 @@ from hcdc.training import Result, run_candidates
 from hcdc.truth import Truth, full_scores
 
 log = logging.getLogger("hcdc")
+BESIDE = "beside "
+"""Before the name of a further copy: a part of `Context.copied`."""
 
 
 class Trained(NamedTuple):
-    """What a training for one rival gave: scores, seconds of all candidates, losses by initialisation."""
+    """What a training for one rival gave: scores, seconds of all candidates, `repeats`."""
 
     scores: list[float]
     seconds: float
-    repeats: list[list[float]]
+    repeats: dict[str, list[list[float]]]
 
 
 class Context:
@@ -46,6 +48,8 @@ class Context:
         task: The task on the original data.
         space: The search space.
         configs: The candidates that judge.
+        seed: Of their initialisations on the copy.
+        beside: Further copies with the same S_train, by name.
         device: Where to train.
         progress: Where progress is reported.
         folder: Where an interrupted evaluation continues from; None starts anew.
@@ -68,6 +72,8 @@ class Context:
         space: Space,
         configs: Sequence[Config],
         *,
+        seed: int = 0,
+        beside: Mapping[str, CondensedDataset] | None = None,
         device: torch.device | str = "cpu",
         progress: Progress | None = None,
         folder: Path | None = None,
@@ -76,7 +82,7 @@ class Context:
     ):
         self.small, self.task, self.space, self.configs = small, task, space, list(configs)
         self.device, self.progress, self.folder = device, progress or usual_progress(), folder
-        self.truth = truth
+        self.seed, self.beside, self.truth = seed, dict(beside or {}), truth
         self.condense_seconds = _condense_seconds(small) if condense_seconds is None else condense_seconds
         self.full = Recipe.from_dict(small.meta["full_recipe"])
         self.calibrated = Recipe.from_dict(small.meta["calibrated_recipe"])
@@ -96,7 +102,7 @@ class Context:
     @property
     def made_seconds(self) -> float:
         """Seconds of making S_train."""
-        return float(self.small.record.get("phases", {}).get("train", 0.0))
+        return self.small.train_seconds or 0.0
 
     @cached_property
     def val_size(self) -> int:
@@ -135,7 +141,8 @@ class Context:
 
     def train_on_copy(self, parts: dict[str, Any]) -> list[Result]:
         """Candidates trained on S_train once, scored on every part."""
-        return self._trained("candidates on the copy", self.small.train, parts, self.calibrated, "judge")
+        name, train = "candidates on the copy", self.small.train
+        return self._trained(name, train, parts, self.calibrated, "judge", self.seed)
 
     def train_on_full(self, name: str, recipe: Recipe, seed: int = 0) -> Trained:
         """Candidates trained on T_train by another recipe, and scored on T_val.
@@ -146,7 +153,7 @@ class Context:
         results = self._trained(f"rival {name}", self.task.train, parts, recipe, "early-stopping", seed)
         none = len(diverged(results, "val")) == len(results)
         scores = [math.nan] * len(results) if none else proxy_scores(results, self.metric, "val")
-        return Trained(scores, sum(r.seconds for r in results), losses(results, "val"))
+        return Trained(scores, sum(r.seconds for r in results), repeats(results, "val"))
 
     def _trained(
         self, name: str, train: Any, parts: dict[str, Any], recipe: Recipe, role: str, seed: int = 0
@@ -182,10 +189,12 @@ class Context:
     @cached_property
     def _mark(self) -> dict[str, Any]:
         """What an interrupted evaluation must have in common with this one."""
+        others = {name: _sha256(other) for name, other in self.beside.items()}
         return {
-            "copy": hashlib.sha256(self.small.to_bytes()).hexdigest(),
+            "copy": _sha256(self.small),
             "candidates": [self.task.identity(self.space, config) for config in self.configs],
             "device": device_name(self.device),  # seconds are its own
+            **({"beside": others} if others else {}),
         }
 
     def forget(self) -> None:
@@ -217,8 +226,20 @@ class Context:
         """A rival that shares S_train and has another validation set, one of the parts of `copied`."""
         scores = proxy_scores(self.copied, metric, part)
         seconds = sum(r.seconds_for(part) for r in self.copied)
-        words, repeats = f"same S_train, {words}, by {metric}", losses(self.copied, part)
-        return self.rival(name, words, scores, seconds, once=self.made_seconds, repeats=repeats, **more)
+        given = {"once": self.made_seconds, "repeats": repeats(self.copied, part), **more}
+        return self.rival(name, f"same S_train, {words}, by {metric}", scores, seconds, **given)
+
+    def other_copy(self, name: str) -> Rival:
+        """A further copy as a rival."""
+        meta, once = self.beside[name].meta, _condense_seconds(self.beside[name])
+        words, metric = f"S_val by {meta['val_method']}", meta["calibrated_recipe"]["metric"]
+        return self.same_train(
+            name, BESIDE + name, metric, words, once=once or 0.0, val_size=meta["val_size"]
+        )
+
+
+def _sha256(small: CondensedDataset) -> str:
+    return hashlib.sha256(small.to_bytes()).hexdigest()
 
 
 def _condense_seconds(small: CondensedDataset) -> float | None:
@@ -227,9 +248,9 @@ def _condense_seconds(small: CondensedDataset) -> float | None:
     return None if seconds is None else float(seconds + small.record.get("probe_seconds", 0.0))
 
 
-def losses(results: Sequence[Result], part: str) -> list[list[float]]:
-    """The losses of each candidate on a part, by initialisation."""
-    return [result.repeats.get(f"{part}.loss", []) for result in results]
+def repeats(results: Sequence[Result], part: str) -> dict[str, list[list[float]]]:
+    """Loss and score of each candidate on a part, by initialisation ``[n][R]``."""
+    return {what: [r.repeats.get(f"{part}.{what}", []) for r in results] for what in ("loss", "score")}
 
 
 def visits(recipe: Recipe, count: int) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from hcdc.core.configs import Config
 from hcdc.core.errors import NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.records import environment
@@ -17,8 +18,8 @@ from hcdc.core.results import Evaluation
 from hcdc.datasets import CondensedDataset
 from hcdc.evaluation._agreement import agreement, diverged, proxy_scores
 from hcdc.evaluation._break_even import break_even
-from hcdc.evaluation._context import Context, losses, writable
-from hcdc.evaluation._judges import checked_judges, refuse_alike, warn_of_few
+from hcdc.evaluation._context import BESIDE, Context, repeats, writable
+from hcdc.evaluation._judges import check_beside, checked_judges, refuse_alike, warn_of_few
 from hcdc.evaluation._tasks import task_of
 from hcdc.evaluation.rivals import chosen_rivals
 from hcdc.spaces import from_spec
@@ -29,13 +30,14 @@ from hcdc.truth import TrainedTruth, Truth, cache_folder, check_truth
 def evaluate(
     small: CondensedDataset,
     *,
-    candidates: int = 80,
+    candidates: int | Sequence[Config] = 80,
     seed: int = 0,
     task: Task | None = None,
     device: torch.device | str = "cpu",
     truth: Truth | None = None,
     cache: str | os.PathLike[str] | None = None,
     rivals: bool | Sequence[str] = True,
+    beside: Mapping[str, CondensedDataset] | None = None,
     progress: Progress | None = None,
     condense_seconds: float | None = None,
 ) -> Evaluation:
@@ -44,30 +46,37 @@ def evaluate(
     Args:
         small: The condensed set.
         candidates: How many configurations to judge with (finite spaces: at most, from the half not used in
-            condensing).
-        seed: Decides the candidates (role ``"judge"``).
+            condensing), or the configurations themselves, none of which the copy was made with.
+        seed: Decides the candidates, and their initialisations on the copy (role ``"judge"``).
         task: The task on the original data. If None: the one that made the copy in this process, else it is
             read again from where ``small.meta`` says.
         device: Where to train.
         truth: Full-data results of the candidates; if None they are trained on the full data.
         cache: Folder for full-data results, and for what an interrupted evaluation has trained.
         rivals: Also rank with the rivals: all, none, or those of some names (`rival_names`).
+        beside: Further copies with the same S_train and recipe, by name: candidates are trained once, and
+            each copy ranks them too, as a rival of its name.
         progress: Where progress is reported.
         condense_seconds: What making the copy cost; from ``small.record`` if None.
     """
     task = task_of(small, task).to(device)
     if truth is not None:
         check_truth(truth, task)
-    configs, dropped = checked_judges(small, task, candidates, seed)
+    check_beside(small, beside := dict(beside or {}))
+    configs, dropped = checked_judges(small, task, candidates, seed, list(beside.values()))
     context = Context(
-        small.to(device), task, from_spec(small.meta["space"]), configs, device=device, progress=progress,
-        folder=writable(cache_folder(cache)), truth=truth, condense_seconds=condense_seconds,
+        small.to(device), task, from_spec(small.meta["space"]), configs, seed=seed, beside=beside,
+        device=device, progress=progress, folder=writable(cache_folder(cache)), truth=truth,
+        condense_seconds=condense_seconds,
     )  # fmt: skip
-    warn_of_few(context.space, candidates, len(configs), dropped)
+    asked = len(candidates) if isinstance(candidates, Sequence) else candidates
+    warn_of_few(context.space, asked, len(configs), dropped)
     chosen = chosen_rivals(context, rivals)
     parts = {"copy": task.val if context.small.val is None else context.small.val}
     for rival in chosen:  # what cannot be drawn is found out before the work
         parts |= rival.sets(context)
+    for name, other in beside.items():
+        parts[BESIDE + name] = task.val if other.val is None else other.val.to(device)
     source = truth or TrainedTruth(
         task, context.space, context.full, device=device, cache=cache, progress=context.progress,
         fingerprint=str(small.meta["data"].get("fingerprint")),
@@ -77,7 +86,8 @@ def evaluate(
     refuse_alike(configs, context.scores("val"))
     context.copied = context.train_on_copy(parts)
     found = _copy_result(context, seed, dropped)
-    ranked = [rival.run(context) for rival in chosen if rival.applies(context)]
+    ranked = [context.other_copy(name) for name in beside]
+    ranked += [rival.run(context) for rival in chosen if rival.applies(context)]
     found = dataclasses.replace(found, rivals=ranked)
     context.forget()
     return dataclasses.replace(found, **dataclasses.asdict(break_even(found, context)))
@@ -129,6 +139,6 @@ def _copy_result(context: Context, seed: int, dropped: int) -> Evaluation:
         proxy_seconds_per_candidate=context.proxy_seconds / count,
         full_seconds_per_candidate=context.full_seconds / count,
         environment=environment(context.device),
-        repeats=losses(context.copied, "copy"),
+        repeats=repeats(context.copied, "copy"),
         **agreement(scores, test, proxy),
     )

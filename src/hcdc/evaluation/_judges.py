@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
+
+import torch
 
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError
@@ -15,6 +17,7 @@ from hcdc.spaces import Space, from_spec, halves
 from hcdc.tasks import Task
 
 log = logging.getLogger("hcdc")
+OR_LIST = " (they are drawn anew, by the seed), or a list of configurations"
 
 
 def judges(small: CondensedDataset, space: Space, candidates: int, seed: int) -> tuple[list[Config], int]:
@@ -30,26 +33,42 @@ def judges(small: CondensedDataset, space: Space, candidates: int, seed: int) ->
 
 
 def checked_judges(
-    small: CondensedDataset, task: Task, candidates: int, seed: int
+    small: CondensedDataset,
+    task: Task,
+    candidates: int | Sequence[Config],
+    seed: int,
+    others: Sequence[CondensedDataset] = (),
 ) -> tuple[list[Config], int]:
-    """`judges`, refused where they cannot be ranked."""
+    """`judges`, or the configurations given, refused where they cannot be ranked.
+
+    Args:
+        small: The copy.
+        task: Its task.
+        candidates, seed: As for `evaluate`.
+        others: Copies that the same candidates judge too.
+    """
     numbers: dict[str, Any] = {"candidates": candidates, "seed": seed}
+    if isinstance(candidates, list | tuple) and all(isinstance(each, dict) for each in candidates):
+        del numbers["candidates"]
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, Integral):
             text = " ".join(repr(value).split())[:60]
-            raise InputError(f"{name} {text}: give a whole number (candidates are drawn anew, by the seed)")
+            raise InputError(f"{name} {text}: give a whole number" + ("" if name == "seed" else OR_LIST))
     if seed < 0:
         raise InputError(f"seed {seed}: at least 0 is needed")
-    if candidates < 2:
-        raise InputError(
-            f"candidates {candidates}: at least 2 are needed to speak of a ranking; 80 is the default"
-        )
     if task.one_network:
         raise InputError(
             f"{task.one_network}, so there is no ranking to judge; make the copy with model 'space' or with "
             "a model of your own"
         )
     space = from_spec(small.meta["space"])
+    if isinstance(candidates, Sequence):
+        _check_listed(candidates, space, [small, *others])
+        return list(candidates), 0
+    if candidates < 2:
+        raise InputError(
+            f"candidates {candidates}: at least 2 are needed to speak of a ranking; 80 is the default"
+        )
     configs, dropped = judges(small, space, candidates, seed)
     if len(configs) >= 2:
         return configs, dropped
@@ -62,6 +81,42 @@ def checked_judges(
         f"candidates {candidates}: {dropped} of {dropped + len(configs)} were used to make this copy, "
         "which leaves no ranking to judge; ask for more"
     )
+
+
+def _check_listed(configs: Sequence[Config], space: Space, copies: Sequence[CondensedDataset]) -> None:
+    """Refuse configurations of another space, too few or equal ones, and those a copy was made with."""
+    for config in configs:
+        space.check(config)
+    same = [config_hash(space.counterpart(config)) for config in configs]
+    if len(set(same)) < max(2, len(configs)):
+        raise InputError(
+            f"candidates: {len(configs)} configurations, {len(set(same))} of them different; give at least "
+            "2, each once"
+        )
+    used = {name for small in copies for name in small.meta["candidates"]}
+    met = [config for config, name in zip(configs, same) if name in used or config_hash(config) in used]
+    if met:
+        raise InputError(
+            f"candidates: {len(met)} of {len(configs)} were used to make the copy, so they cannot judge it; "
+            f"leave out {met[0]}"
+        )
+
+
+def check_beside(small: CondensedDataset, beside: Mapping[str, CondensedDataset]) -> None:
+    """Refuse copies that cannot be judged by the trainings on one copy."""
+
+    def shared(copy: CondensedDataset) -> list[Any]:
+        recipe = {**copy.meta["calibrated_recipe"], "metric": None}
+        return [copy.meta["data"], copy.meta["task"], recipe]
+
+    own = small.train.tensors()
+    for name, other in beside.items():
+        mine = {key: value.to(own["y"].device) for key, value in other.train.tensors().items()}
+        same = mine.keys() == own.keys() and all(torch.equal(own[key], mine[key]) for key in own)
+        if not same or shared(other) != shared(small):
+            raise InputError(
+                f"beside '{name}': it has another S_train or recipe than the copy; evaluate it by itself"
+            )
 
 
 def warn_of_few(space: Space, candidates: int, judging: int, dropped: int) -> None:

@@ -1,11 +1,21 @@
-"""The way in for ``python -m hcdc.experiments.MODULE``: errors are sentences."""
+"""What the modules behind ``python -m hcdc.experiments.MODULE`` share: arguments, kept copies, records."""
 
 from __future__ import annotations
 
+import argparse
+import json
+import logging
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
-from hcdc.core.errors import HcdcError, InputError
+import torch
+
+from hcdc.condensers import Plan
+from hcdc.core.errors import HcdcError, InputError, unknown_name
+from hcdc.datasets import CondensedDataset
 
 
 def as_command(main: Callable[[], None]) -> None:
@@ -13,12 +23,28 @@ def as_command(main: Callable[[], None]) -> None:
 
     Other errors of ours end with exit code 1; what should not happen keeps its traceback.
     """
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         main()
     except FileNotFoundError as error:
         _stop(f"'{error.filename}' does not exist", 2)
     except HcdcError as error:
         _stop(str(error), 2 if isinstance(error, InputError) else 1)
+
+
+def protocol_parser(words: str | None, dataset: str, seeds: str = "0") -> argparse.ArgumentParser:
+    """A parser with what every protocol takes.
+
+    Args:
+        words: The module's docstring.
+        dataset, seeds: Where nothing is said.
+    """
+    parser = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", default=dataset)
+    parser.add_argument("--seeds", default=seeds)
+    parser.add_argument("--out", required=True, help="the file to which records are appended")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    return parser
 
 
 def integers(argument: str, text: str) -> list[int]:
@@ -30,6 +56,55 @@ def integers(argument: str, text: str) -> list[int]:
     if min(numbers) < 0:
         raise InputError(f"{argument} {text}: give whole numbers from 0 on, with commas between them")
     return numbers
+
+
+def check_names(argument: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse a name that is not among the known ones."""
+    for name in given:
+        if name not in (known := list(known)):
+            raise unknown_name(argument, name, known)
+
+
+def settings_by_method(argument: str, given: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Settings from ``METHOD.SETTING=NUMBER``, given once or more often."""
+    options: dict[str, dict[str, Any]] = {}
+    for each in given:
+        found = re.fullmatch(r"(\w+)\.(\w+)=(\S+)", each)
+        try:
+            number = json.loads(found[3]) if found else None
+        except json.JSONDecodeError:
+            number = None
+        if found is None or number is None:
+            raise InputError(f"{argument} {each}: give METHOD.SETTING=NUMBER, as in dc.iterations=100")
+        options.setdefault(found[1], {})[found[2]] = number
+    return options
+
+
+def kept_file(folder: str | Path, planned: Plan) -> Path:
+    """Where the copy of a plan is kept."""
+    meta = planned.meta
+    named = (meta["method"], meta["val_method"], planned.train_size, planned.seed, planned.key()[:12])
+    return Path(folder) / f"{'-'.join(map(str, named))}.hcdc"
+
+
+def made_copy(planned: Plan, folder: str | Path | None, device: str) -> CondensedDataset:
+    """The copy of a plan; one that is kept in ``folder`` is not made again."""
+    if folder is None:
+        return planned.run(device=device)
+    file = kept_file(folder, planned)
+    if file.exists() and (kept := CondensedDataset.load(file)).record:
+        return kept
+    store = file.with_suffix(".checkpoint")
+    return planned.run(device=device, checkpoint=store, done=lambda small: small.save(file))
+
+
+def rounded(value: Any) -> Any:
+    """Plain JSON with five digits after the point."""
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(v) for v in value]
+    return round(value, 5) if isinstance(value, float) else value
 
 
 def _stop(sentence: str, code: int) -> None:

@@ -15,7 +15,7 @@ from hcdc.condensers import condense
 from hcdc.core.errors import InputError, require
 from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
-from hcdc.datasets import GraphData, data
+from hcdc.datasets import data
 from hcdc.evaluation import Evaluation, evaluate, rival_names
 from hcdc.reporting import write_figures, write_report
 from hcdc.spaces import PolynomialFilter
@@ -102,9 +102,7 @@ def one_thread() -> Iterator[None]:
 
 def _copies(folder: Path, device: str, seed: int, progress: Progress) -> list[Evaluation]:
     """Make, save and judge each copy; the evaluations."""
-    graph = data("embedded")
-    assert isinstance(graph, GraphData)
-    task, space = GraphTask(graph), PolynomialFilter(width=WIDTH)
+    task, space = GraphTask(data("embedded")), PolynomialFilter(width=WIDTH)  # type: ignore[arg-type]
     evaluations = []
     for method, val_method in COPIES.items():
         progress.report(f"{method}: condensing {len(task.train)} training nodes of Citeseer to {TRAIN_SIZE}")

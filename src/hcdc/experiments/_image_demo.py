@@ -25,7 +25,7 @@ from hcdc.core.errors import require
 from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
-from hcdc.datasets import CondensedDataset, ImageData, Images, data
+from hcdc.datasets import CondensedDataset, Images, data
 from hcdc.evaluation import Evaluation, evaluate
 from hcdc.experiments._demo import PRESET, RIVALS, Demo, made_folder, one_thread
 from hcdc.reporting import image_grid, write_figures, write_report
@@ -91,9 +91,7 @@ def run_image_demo(
     folder = made_folder(out)
     progress = progress or Progress()
     progress.count = PHASES
-    digits = data("digits")
-    assert isinstance(digits, ImageData)
-    task, space = ImageTask(digits), NASBench201(CELLS, CHANNELS)
+    task, space = ImageTask(data("digits")), NASBench201(CELLS, CHANNELS)  # type: ignore[arg-type]
     with _results_in(folder / "full-data-results"):
         made = [_copy(name, task, space, folder, device, seed, progress) for name in COPIES]
     copies, evaluations = [small for small, _ in made], [evaluation for _, evaluation in made]

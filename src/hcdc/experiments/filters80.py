@@ -9,21 +9,24 @@ is the mean last-step validation accuracy of 3 seeds. Settings were tuned on see
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from hcdc.condensers import condense
+from hcdc.condensers import plan
 from hcdc.core import records
-from hcdc.core.errors import unknown_name
-from hcdc.datasets import CondensedDataset, data
+from hcdc.datasets import data
 from hcdc.evaluation import evaluate
-from hcdc.experiments._command import as_command, integers
+from hcdc.experiments._command import (
+    as_command,
+    check_names,
+    integers,
+    made_copy,
+    protocol_parser,
+    rounded,
+)
 from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import GraphTask
 
@@ -57,21 +60,19 @@ def run(
     """Condense and judge; one record a (size, seed, method) is appended to ``out``, whatever it shows.
 
     Args:
-        copies: A folder with condensed files made earlier, ``DATASET-METHOD-SIZE-SEED.hcdc``; used where
-            present, and where new ones are kept.
+        copies: A folder of copies, which are not made again.
         options: Overrides of HCDC's settings (for trials of the protocol, never for its records).
     """
-    for name in methods:
-        if name not in METHODS:
-            raise unknown_name("--methods", name, METHODS)
+    check_names("--methods", methods, METHODS)
     task = GraphTask(data(dataset))  # type: ignore[arg-type]
     for seed in seeds:
         for size in sizes:
             for name in methods:
-                file = None if copies is None else Path(copies) / f"{dataset}-{name}-{size}-{seed}.hcdc"
-                small = _copy(
-                    task, name, size, seed, device, options if name.startswith("hcdc") else None, file
+                own = options if name.startswith("hcdc") else None
+                planned = plan(
+                    task, PolynomialFilter(), train_size=size, seed=seed, options=own, **METHODS[name]
                 )
+                small = made_copy(planned, copies, device)
                 found = evaluate(
                     small, candidates=candidates, seed=seed, task=task, device=device, cache=cache,
                     rivals=name == "hcdc",
@@ -85,69 +86,25 @@ def run(
                 )  # fmt: skip
 
 
-def _copy(
-    task: GraphTask,
-    name: str,
-    size: int,
-    seed: int,
-    device: str,
-    options: dict[str, Any] | None,
-    file: Path | None,
-) -> CondensedDataset:
-    if file is not None and file.exists():
-        return CondensedDataset.load(file)
-    small = condense(
-        task, PolynomialFilter(), train_size=size, seed=seed, device=device, options=options, **METHODS[name]
-    )
-    if file is not None:
-        small.save(file)
-    return small
-
-
 def short(found: dict[str, Any]) -> dict[str, Any]:
-    """The record without what the seed gives again, rivals without their scores, numbers rounded."""
-    kept = {key: value for key, value in found.items() if key not in ("configs", "note")}
-    kept["rivals"] = [{k: v for k, v in rival.items() if k != "proxy"} for rival in found["rivals"]]
-    result: dict[str, Any] = _rounded(kept)
-    return result
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _rounded(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_rounded(v) for v in value]
-    return round(value, 5) if isinstance(value, float) else value
+    """The record without what the seed gives again, numbers rounded."""
+    return {key: rounded(value) for key, value in found.items() if key not in ("configs", "note")}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--dataset", required=True)
+    parser = protocol_parser(__doc__, "cora")
     parser.add_argument("--sizes", required=True)
-    parser.add_argument("--seeds", required=True)
     parser.add_argument("--methods", default="hcdc")
-    parser.add_argument("--out", required=True)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--candidates", type=int, default=80)
     parser.add_argument("--cache")
-    parser.add_argument("--copies")
+    parser.add_argument("--copies", help="a folder of copies, which are not made again")
     parser.add_argument("--options", default="{}", help="JSON overrides of HCDC's settings, for trials only")
     given = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
     run(
-        given.dataset,
-        integers("--sizes", given.sizes),
-        integers("--seeds", given.seeds),
-        given.methods.split(","),
-        given.out,
-        device=given.device,
-        candidates=given.candidates,
-        cache=given.cache,
-        copies=given.copies,
-        options=json.loads(given.options) or None,
-    )
+        given.dataset, integers("--sizes", given.sizes), integers("--seeds", given.seeds),
+        given.methods.split(","), given.out, device=given.device, candidates=given.candidates,
+        cache=given.cache, copies=given.copies, options=json.loads(given.options) or None,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -8,17 +8,14 @@ of the filter at a fixed width and depth; seeds and steps of the truth are those
 
 from __future__ import annotations
 
-import argparse
 import logging
 from typing import Any
-
-import torch
 
 from hcdc.condensers import condense
 from hcdc.core import records
 from hcdc.datasets import data
 from hcdc.evaluation import evaluate
-from hcdc.experiments._command import as_command, integers
+from hcdc.experiments._command import as_command, check_names, integers, protocol_parser
 from hcdc.experiments.filters80 import METHODS, short
 from hcdc.spaces import GNNZoo
 from hcdc.tasks import GraphTask
@@ -39,6 +36,7 @@ def run(
     dataset: str, size: int, seed: int, methods: list[str], out: str, device: str, cache: str | None = None
 ) -> None:
     """Condense and judge; one record a method is appended to ``out``."""
+    check_names("--methods", methods, METHODS)
     task = GraphTask(data(dataset))  # type: ignore[arg-type]
     for name in methods:
         options = OPTIONS if name.startswith("hcdc") else None
@@ -54,18 +52,11 @@ def run(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--dataset", default="cora")
+    parser = protocol_parser(__doc__, "cora")
     parser.add_argument("--size", type=int, default=35)
-    parser.add_argument("--seeds", default="0")
     parser.add_argument("--methods", default="hcdc,random,reach")
-    parser.add_argument("--out", required=True)
     parser.add_argument("--cache")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
     for seed in integers("--seeds", given.seeds):
         run(given.dataset, given.size, seed, given.methods.split(","), given.out, given.device, given.cache)
 

@@ -212,10 +212,12 @@ class NASBench201(Space):
     Attributes:
         cells: N, cells per stage: 5 in the benchmark, 1 for searching.
         channels: C, channels of the first stage.
+        skip: Leaves out this many candidates, the first in order, so that they can judge.
     """
 
     cells: int = 1
     channels: int = 16
+    skip: int = 0
 
     name = "nasbench201"
 
@@ -226,6 +228,8 @@ class NASBench201(Space):
                 f"NASBench201 needs cells and channels of at least 1, whole numbers; got {self.cells!r} and "
                 f"{self.channels!r}"
             )
+        if self.skip and not 0 < self.skip <= len(_unique_connected()) - 2:
+            raise InputError(f"NASBench201 skip {self.skip}: at least 2 of the candidates must be left")
 
     @property
     def dimension(self) -> int:
@@ -233,7 +237,7 @@ class NASBench201(Space):
 
     def dimensions(self) -> tuple[Dimension, ...]:
         """The cell alone; its choices are the candidates."""
-        return (Dimension("cell", "choice", choices=_unique_connected(), read_by="network"),)
+        return (Dimension("cell", "choice", choices=_unique_connected()[self.skip :], read_by="network"),)
 
     def check(self, config: Config) -> None:
         """All 15,625 strings are valid, not only the candidates."""
@@ -241,7 +245,7 @@ class NASBench201(Space):
 
     def candidates(self) -> list[Config]:
         """Unique connected cells ordered by hash, so the first n are a fair sample."""
-        return [{"cell": cell} for cell in _unique_connected()]
+        return [{"cell": cell} for cell in _unique_connected()[self.skip :]]
 
     def counterpart(self, config: Config) -> Config:
         """The candidate that computes the same as a cell; the cell itself if that is zero."""
@@ -250,7 +254,7 @@ class NASBench201(Space):
 
     def sample(self, count: int, rng: np.random.Generator) -> list[Config]:
         """``count`` unique connected cells, equally likely; each comes once before any repeats."""
-        every = _unique_connected()
+        every = _unique_connected()[self.skip :]
         return [{"cell": every[i]} for i in draw(len(every), count, rng)]
 
     def encode(self, config: Config) -> Tensor:
@@ -268,7 +272,8 @@ class NASBench201(Space):
         return project_simplex(split_edges(lam)).flatten(-2)
 
     def spec(self) -> dict[str, Any]:
-        return {"name": self.name, "cells": self.cells, "channels": self.channels}
+        skipped = {"skip": self.skip} if self.skip else {}
+        return {"name": self.name, "cells": self.cells, "channels": self.channels, **skipped}
 
     def network(self, features: int, classes: int, config: Config | None = None) -> CellNetwork:
         """The network of a cell, or the relaxed one (without scales in its cells) if ``config`` is None.

@@ -43,9 +43,15 @@ class EqualCost(RivalMethod):
         trained = [context.train_on_full(self.name, recipe, seed) for recipe, seed, _ in parts]
         shares = [share for _, _, share in parts]
         mean = np.average([some.scores for some in trained], axis=0, weights=shares)
-        spent, repeats = sum(some.seconds for some in trained), zip(*(some.repeats for some in trained))
+        spent = sum(some.seconds for some in trained)
         words = f"full data, the seconds of condensing and searching: {_spent(seeds, steps, full.steps)}"
-        joined = [[loss for some in each for loss in some] for each in repeats]
+        joined = {
+            what: [
+                [value for some in each for value in some]
+                for each in zip(*(t.repeats[what] for t in trained))
+            ]
+            for what in trained[0].repeats
+        }
         return context.rival(self.name, words, mean.tolist(), spent, repeats=joined)
 
     def seconds(self, context: Context, forecast: Forecast) -> float:
