@@ -297,7 +297,13 @@ def _images() -> list[Case]:
         make("image-weighted", val_method="weighted", options=WEIGH, judging=judged),
         make("image-weighted-companions", val_method="weighted", options={**WEIGH, "companions": 4}),
         make("image-weighted-table", options=WEIGH, truth=Table()),
-        make("image-own-module", task=functools.partial(digits, perceptron), space=WIDTHS, options=WEIGH),
+        make(
+            "image-own-module",
+            task=functools.partial(digits, perceptron),
+            space=WIDTHS,
+            val_method="weighted",
+            options=WEIGH,
+        ),
         make(
             "image-dm-weighted",
             train_method="dm",
