@@ -242,7 +242,8 @@ QUICK = {"trajectories": 2, "points": 1, "holdout": 2, "steps": 2, "batch": 2, "
 
 def test_alignment_counts_and_times_its_trainings():
     task, space = ImageTask(data("digits")), NASBench201(channels=2)
-    made = plan(task, space, train_size=20, options={**QUICK, "trajectories": 3, "points": 2, "holdout": 4})
+    few = {**QUICK, "trajectories": 3, "points": 2, "holdout": 4}
+    made = plan(task, space, train_size=20, val_method="aligned", options=few)
     told = made.cost().words()
     assert told.startswith("10 full-data trainings of the relaxed network (2 steps of 44 examples)")
     assert re.search(r"about [\d,]+ s, most of it .* \(estimate from a few examples\)$", told)
@@ -255,13 +256,14 @@ def test_alignment_counts_and_times_its_trainings():
 def test_operations_are_drawn_where_asked(place, capsys):
     settings = [part for key, value in QUICK.items() for part in ("--set", f"{key}={value}")]
     gdas = ("--set", "relaxation=gdas", "--set", "tau=2", *settings)
-    code, out, err = condense(capsys, *gdas, method="hcdc")
+    aligned = ("--val-method", "aligned")
+    code, out, err = condense(capsys, *gdas, *aligned, method="hcdc")
     assert code == 0, err
     assert "4 full-data trainings of the relaxed network" in out
     found = CondensedDataset.load(place / "a.hcdc").meta["settings"]["val"]
     assert (found["relaxation"], found["tau"]) == ("gdas", 2)
     before, known = files(place), "choose one of: gdas, softmax"
-    refused = condense(capsys, "--set", "relaxation=hard", method="hcdc", out="b.hcdc")
+    refused = condense(capsys, "--set", "relaxation=hard", *aligned, method="hcdc", out="b.hcdc")
     assert_refused(place, before, *refused, f"relaxation 'hard' is not known; {known}")
 
 

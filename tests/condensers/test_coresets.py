@@ -34,7 +34,7 @@ class CoresetConformance(GraphReducerConformance):
             kind = "table"
 
         Table.__abstractmethods__ = frozenset()
-        with pytest.raises(InputError, match="condenses graphs and images, and 'memory' has tables"):
+        with pytest.raises(InputError, match="condenses graphs and images, but 'memory' has tables"):
             reduce(self.make(), Table())
 
 

@@ -5,6 +5,7 @@ import torch
 from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError
 from hcdc.datasets import Graph
+from hcdc.networks import Network
 from hcdc.spaces import Box, Finite, NASBench201, PolynomialFilter, Product, Space, halves
 from hcdc.testing import SpaceConformance
 
@@ -110,8 +111,10 @@ def test_a_bad_configuration_is_refused(config, words):
         mixed().encode(config)
 
 
-class Scaled:
+class Scaled(Network):
     """A network without parameters but one: lambda_0 * x * theta."""
+
+    takes = "graph"
 
     def prepare(self, graph):
         graph._cache["ready"] = True
@@ -119,10 +122,9 @@ class Scaled:
     def init(self, generator):
         return {"theta": torch.ones(1)}
 
-    def forward(self, params, lam, graph, index=None):
+    def forward(self, params, lam, graph):
         assert lam.shape == (1,)
-        out = lam[0] * graph.x * params["theta"]
-        return out if index is None else out[index]
+        return lam[0] * graph.x * params["theta"]
 
 
 class WithNetwork(Box):
