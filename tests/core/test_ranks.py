@@ -126,7 +126,7 @@ def test_the_bootstrap_interval_covers_as_often_as_it_says():
     rho = 0.8
     true = 6 / math.pi * math.asin(rho / 2)
     rng = np.random.default_rng(0)
-    intervals = [bootstrap(spearman, *correlated(rng, 80, rho), draws=60, seed=k) for k in range(120)]
+    intervals = [bootstrap(*correlated(rng, 80, rho), draws=60, seed=k) for k in range(120)]
     covered = np.mean([i.low <= true <= i.high for i in intervals])
     assert 0.80 <= covered <= 0.97  # within three standard errors; few draws make it a little narrow
     assert all(i.level == 0.9 for i in intervals)
@@ -140,15 +140,15 @@ def test_the_bootstrap_is_that_of_its_definition():
     for _ in range(50):
         index = rng.integers(0, 12, 12)
         values.append(stats.spearmanr(a[index], b[index]).statistic)
-    interval = bootstrap(spearman, a, b, level=0.8, draws=50, seed=7)
+    interval = bootstrap(a, b, level=0.8, draws=50, seed=7)
     assert interval.as_list() == pytest.approx(np.quantile(values, [0.1, 0.9]).tolist())
-    assert interval == bootstrap(spearman, a, b, level=0.8, draws=50, seed=7)
-    assert interval != bootstrap(spearman, a, b, level=0.8, draws=50, seed=8)
+    assert interval == bootstrap(a, b, level=0.8, draws=50, seed=7)
+    assert interval != bootstrap(a, b, level=0.8, draws=50, seed=8)
 
 
 def test_the_bootstrap_leaves_out_undefined_draws():
     # of four candidates two tie: constant resamples are undefined and must not poison the rest
-    interval = bootstrap(spearman, [1, 1, 2, 3], [1, 1, 2, 3], draws=300)
+    interval = bootstrap([1, 1, 2, 3], [1, 1, 2, 3], draws=300)
     assert interval.low > 0.9
     assert interval.high == pytest.approx(1)
 
@@ -157,7 +157,7 @@ def test_the_bootstrap_interval_holds_the_estimate():
     """Six candidates of which one is told apart by truth: draws without it are undefined, others higher."""
     truth, proxy = [0, 0, 0, 0, 0, 1], [1, 2, 3, 4, 5, 6]
     value = spearman(truth, proxy)
-    interval = bootstrap(spearman, truth, proxy)
+    interval = bootstrap(truth, proxy)
     assert interval.low <= value <= interval.high
     assert ranks.percentiles(0.65, np.linspace(0.66, 0.95, 100), 0.9)[0] == 0.65
     assert ranks.percentiles(0.99, np.linspace(0.66, 0.95, 100), 0.9)[1] == 0.99
@@ -169,12 +169,12 @@ def test_there_is_no_interval_where_many_draws_are_undefined():
         undefined[:kept] = 0.5
         undefined[kept:] = np.nan
         assert math.isfinite(ranks.percentiles(0.5, undefined, 0.9)[0]) == found
-    assert all(math.isnan(v) for v in bootstrap(spearman, [1, 2], [1, 2]).as_list())
+    assert all(math.isnan(v) for v in bootstrap([1, 2], [1, 2]).as_list())
 
 
 @pytest.mark.parametrize(("a", "b"), [([1, 1, 1], [1, 2, 3]), ([1], [1]), ([], [])])
 def test_the_bootstrap_of_an_undefined_statistic_is_nan(a, b):
-    assert all(math.isnan(v) for v in bootstrap(spearman, a, b, draws=20).as_list())
+    assert all(math.isnan(v) for v in bootstrap(a, b, draws=20).as_list())
 
 
 def test_mean_interval_against_scipy():

@@ -3,16 +3,15 @@ import torch
 from torch.nn import functional as F
 
 from hcdc.core.seeds import stream
-from hcdc.networks import ConvNet, Features, Pass, PlainPass
-from hcdc.networks import _convnet_pass as module
-from hcdc.networks._convnet_pass import (
+from hcdc.networks import ConvNet, Features, Pass, PlainPass, _convnet_blocks, _fused
+from hcdc.networks._convnet_blocks import (
     back_sums,
     block,
     block_back,
     block_push,
     block_push_back,
     moments,
-    push_back_means,
+    push_back_sums,
     push_means,
 )
 
@@ -43,10 +42,12 @@ def test_a_block_and_its_derivatives(size):
     """Reverse mode, and both tangents by differences of what they are the tangents of."""
     u, u_dot = drawn(3, *size, 4), drawn(3, *size, 4, seed=1)
     affine = drawn(4, seed=2), drawn(4, seed=3) * 0.3
+    affine_dot = drawn(4, seed=6), drawn(4, seed=7)
 
-    def whole(u, dy):
+    def whole(u, dy, *affine):
         kept = u, *moments(u), *affine
-        return block(*kept), block_back(*kept, dy, *back_sums(*kept, dy))
+        sums = back_sums(*kept, dy)
+        return block(*kept), block_back(*kept, dy, *sums), *sums
 
     kept = u, *moments(u), *affine
     y = block(*kept)
@@ -59,16 +60,22 @@ def test_a_block_and_its_derivatives(size):
     torch.testing.assert_close((block_back(*kept, dy, *sums), scale, shift), wanted)
 
     means = push_means(*kept[:3], u_dot)
-    read = *kept, u_dot, dy, dy_dot
-    found = (
-        block_push(*kept, u_dot, *means),
-        block_push_back(*read, *means, *sums, *push_back_means(*read)),
-    )
+    read = *kept, u_dot, *means, dy, dy_dot
+    moved = push_back_sums(*read)
     step = 1e-7
-    up, down = (whole(u + e * u_dot, dy + e * dy_dot) for e in (step, -step))
-    for tangent, high, low in zip(found, up, down):
-        assert float(tangent.abs().max()) > 0.1
-        torch.testing.assert_close(tangent, (high - low) / (2 * step), rtol=1e-5, atol=1e-6)
+    for dots, given in (((0.0, 0.0), ()), (affine_dot, affine_dot)):
+        found = (
+            block_push(*kept, u_dot, *means, *given),
+            block_push_back(*read, *sums, *moved, *given[:1]),
+            *moved,
+        )
+        up, down = (
+            whole(u + e * u_dot, dy + e * dy_dot, *(a + e * d for a, d in zip(affine, dots)))
+            for e in (step, -step)
+        )
+        for tangent, high, low in zip(found, up, down):
+            assert float(tangent.abs().max()) > 0.1
+            torch.testing.assert_close(tangent, (high - low) / (2 * step), rtol=1e-5, atol=1e-6)
 
 
 def test_a_large_mean_does_not_spoil_the_variance():
@@ -76,9 +83,11 @@ def test_a_large_mean_does_not_spoil_the_variance():
     mean, r = moments(u)
     torch.testing.assert_close((mean.double(), r.double()), moments(u.double()), rtol=1e-4, atol=0)
     variance = u.double().var((1, 2), correction=0, keepdim=True)
-    torch.testing.assert_close(r.double(), torch.rsqrt(variance + module.NORM_EPS), rtol=1e-4, atol=0)
+    torch.testing.assert_close(
+        r.double(), torch.rsqrt(variance + _convnet_blocks.NORM_EPS), rtol=1e-4, atol=0
+    )
     flat = torch.full((1, 4, 4, 1), 3.3)
-    assert [float(v) for v in moments(flat)] == pytest.approx([3.3, module.NORM_EPS**-0.5])
+    assert [float(v) for v in moments(flat)] == pytest.approx([3.3, _convnet_blocks.NORM_EPS**-0.5])
     assert bool((block(flat, *moments(flat), torch.ones(1), torch.full((1,), 0.5)) == 0.5).all())
 
 
@@ -175,12 +184,12 @@ def test_what_is_compiled_is_one_graph_for_all_numbers_of_images(monkeypatch):
 
     counter = CompileCounter()
     monkeypatch.setattr(
-        module, "_compiled", lambda f: torch.compile(f, dynamic=False, fullgraph=True, backend=counter)
+        _fused, "_compiled", lambda f: torch.compile(f, dynamic=False, fullgraph=True, backend=counter)
     )
     monkeypatch.setattr(
-        module,
+        _fused,
         "fused",
-        lambda f, *given, any_size=False: module._called_compiled(f, given, any_size),
+        lambda f, *given, any_size=False: _fused._called_compiled(f, given, any_size),
     )
     net = ConvNet(2, 3, (16, 16), width=4, depth=3)
     params = params_of(net)

@@ -14,7 +14,7 @@ class TestBox(SpaceConformance):
 
 class TestVisibility(SpaceConformance):
     def make(self):
-        return Box(["lr", "batch", "dropout"], 1e-4, [1, 64, 0.5], "log", {"batch": "copy"})
+        return Box(["lr", "batch", "gain"], 1e-4, [1, 64, 0.5], "log", {"batch": "copy"})
 
 
 class TestOneDimension(SpaceConformance):
@@ -107,12 +107,12 @@ def test_names_of_recipe_settings_are_the_training_and_others_the_models():
 
 
 def test_a_candidate_takes_its_recipe_in_whole_numbers_where_it_must():
-    space = Box(["lr", "batch", "dropout"], [1e-3, 16, 0], [1, 256, 0.9])
-    candidate = space.candidate({"lr": 0.5, "batch": 31.7, "dropout": 0.25}, 3, 2)
+    space = Box(["lr", "batch", "gain"], [1e-3, 16, 0], [1, 256, 0.9])
+    candidate = space.candidate({"lr": 0.5, "batch": 31.7, "gain": 0.25}, 3, 2)
     assert candidate.recipe == {"lr": 0.5, "batch": 32}
     assert candidate.network is None
-    same = space.candidate({"lr": 0.5, "batch": 32.0, "dropout": 0.75}, 3, 2)
-    other = space.candidate({"lr": 0.25, "batch": 32.0, "dropout": 0.75}, 3, 2)
+    same = space.candidate({"lr": 0.5, "batch": 32.0, "gain": 0.75}, 3, 2)
+    other = space.candidate({"lr": 0.25, "batch": 32.0, "gain": 0.75}, 3, 2)
     assert candidate.group == same.group != other.group
 
 
@@ -142,8 +142,8 @@ def test_a_hyperparameter_that_nothing_reads_is_refused_by_name():
     [
         (Box([f"penalty_{k}" for k in range(50)], 1e-4, 10, "log"), "50 penalties from 1e-4 to 10 (log)"),
         (Box([f"weight {k}" for k in range(4)], 0, 0.5), "4 hyperparameters from 0 to 0.5"),
-        (Box(["lr", "dropout"], [1e-3, 0], [0.1, 0.9], ["log", "linear"]),
-         "lr from 0.001 to 0.1 (log); dropout from 0 to 0.9"),
+        (Box(["lr", "gain"], [1e-3, 0], [0.1, 0.9], ["log", "linear"]),
+         "lr from 0.001 to 0.1 (log); gain from 0 to 0.9"),
         (Box([f"nr_{k}" for k in range(30)], range(30), range(1, 31)),
          "nr_0 from 0 to 1; nr_1 from 1 to 2; nr_2 from 2 to 3; and 27 more"),
     ],

@@ -215,8 +215,8 @@ def test_candidates_of_a_batched_product_share_a_network_and_group_by_recipe():
 
 
 def test_what_a_model_reads_keeps_candidates_of_an_unbatched_product_apart():
-    space = Product(CELLS, Finite("dropout", [0.0, 0.5]))
-    first, second = (space.candidate({**CELL, "dropout": p}, 3, 10) for p in (0.0, 0.5))
+    space = Product(CELLS, Finite("gain", [0.0, 0.5]))
+    first, second = (space.candidate({**CELL, "gain": p}, 3, 10) for p in (0.0, 0.5))
     assert first.group != second.group
-    with pytest.raises(InputError, match="hyperparameter 'dropout': nothing reads it"):
+    with pytest.raises(InputError, match="hyperparameter 'gain': nothing reads it"):
         space.check_read()

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from hcdc.core.errors import InputError
 from hcdc.datasets import ImageData, Images, image_data
-from hcdc.networks import CellNetwork, ConvNet, ModuleNetwork
+from hcdc.networks import CellNetwork, ConvNet, Dropout, ModuleNetwork
 from hcdc.networks._modules import _warn_of_dropout
 from hcdc.spaces import Finite, GNNZoo, NASBench201, PolynomialFilter, Product
 from hcdc.tasks import ImageTask
@@ -277,6 +277,10 @@ def normed(config):
     )
 
 
+def selu(config):
+    return nn.Sequential(nn.Flatten(), nn.Linear(192, config["width"]), nn.AlphaDropout(0.1), nn.SELU())
+
+
 def functional(config):
     return Functional(config["width"])
 
@@ -312,15 +316,50 @@ def test_batch_norm_takes_the_statistics_of_the_batch():
     torch.testing.assert_close(net.forward(params, None, x), hidden @ params["6.weight"].T + params["6.bias"])
 
 
+def test_dropout_layers_are_on_in_a_training_step_alone():
+    """Dropout2d drops whole channels, Dropout units; each scales the rest, by its own rate."""
+    seen = {}
+
+    def factory(config):
+        return nn.Sequential(nn.Dropout2d(0.5), Seen(), nn.Dropout(0.25), Seen(), nn.Flatten())
+
+    class Seen(nn.Module):
+        def forward(self, x):
+            seen.setdefault(id(self), []).append(x)
+            return x
+
+    net = ModuleNetwork(factory, CONFIG)
+    x = torch.ones(200, 3, 8, 8)
+    assert net.drops
+    assert torch.equal(net.forward({}, None, x), x.flatten(1))
+    seen.clear()
+    dropped = net.with_dropout(Dropout(0.9, torch.tensor([5])))
+    first = dropped.forward({}, None, x)
+    channels, units = (passed[0] for passed in seen.values())
+    assert set(channels.amax((2, 3)).flatten().tolist()) == {0.0, 2.0}
+    assert torch.equal(channels.amax((2, 3)), channels.amin((2, 3)))
+    assert float((channels == 0).float().mean()) == pytest.approx(0.5, abs=0.08)
+    kept = channels > 0
+    assert float((units[kept] == 0).float().mean()) == pytest.approx(0.25, abs=0.02)
+    assert torch.allclose(units[units > 0], torch.tensor(2 / 0.75))
+    assert torch.equal(first, dropped.forward({}, None, x))  # the key alone decides
+    other = net.with_dropout(Dropout(0.9, torch.tensor([6]))).forward({}, None, x)
+    assert not torch.equal(first, other)
+    assert torch.equal(net.forward({}, None, x), x.flatten(1))
+
+
 def test_dropout_that_is_off_is_told_once(caplog):
     _warn_of_dropout.cache_clear()
     for width in (2, 3):
-        ModuleNetwork(normed, {"width": width})
-        ModuleNetwork(functools.partial(normed), {"width": width})
+        ModuleNetwork(selu, {"width": width})
+        ModuleNetwork(functools.partial(selu), {"width": width})
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert f"model {__name__}:normed: its dropout, e.g. '2' (Dropout2d), is off in training" in record.message
+    assert (
+        f"model {__name__}:selu: its dropout, e.g. '2' (AlphaDropout), is off in training" in record.message
+    )
     caplog.clear()
+    ModuleNetwork(normed, CONFIG)
     ModuleNetwork(lambda config: nn.Sequential(nn.Flatten(), nn.Dropout(0.0), nn.Linear(192, 3)), CONFIG)
     assert not caplog.records
 

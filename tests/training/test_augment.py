@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from hcdc.core.errors import InputError
-from hcdc.networks import _convnet_pass
+from hcdc.networks import _fused
 from hcdc.tasks import draw_flip_crop, flip_crop
 from hcdc.training import (
     Augmentation,
@@ -123,9 +123,9 @@ def test_augmentation_compiles_to_one_graph_for_all_numbers_of_images(monkeypatc
 
     counter = CompileCounter()
     monkeypatch.setattr(
-        _convnet_pass, "_compiled", lambda f: torch.compile(f, dynamic=False, fullgraph=True, backend=counter)
+        _fused, "_compiled", lambda f: torch.compile(f, dynamic=False, fullgraph=True, backend=counter)
     )
-    monkeypatch.setattr(_augment, "fused", lambda f, *given: _convnet_pass._called_compiled(f, given, False))
+    monkeypatch.setattr(_augment, "fused", lambda f, *given: _fused._called_compiled(f, given, False))
     a = draw_augmentation(generator(1), 6, (8, 8))
     for n in (7, 4, 9):
         x = images(6, n, 3, 8, 8)

@@ -145,10 +145,10 @@ def test_a_network_does_not_depend_on_the_others(task):
     assert not torch.equal(both[0]["0.weight"], both[1]["0.weight"])
 
 
+@pytest.mark.usefixtures("save_always")
 @pytest.mark.parametrize("stop", [2, 4, 5, 8])
 def test_an_interrupted_training_continues_to_the_same_network(task, stop, tmp_path, monkeypatch):
     """Draws are made for two epochs at once; the rate falls after the fourth of six."""
-    monkeypatch.setattr("hcdc.core.checkpoint.SAVE_SECONDS", 0.0)
     monkeypatch.setattr("hcdc.training._convnets.BLOCK", 2)
     small, recipe = task.sample("train", 10, 0), dataclasses.replace(QUICK, augment=True)
     whole = train_convnets(task, small, [3, 4], recipe)
@@ -219,7 +219,7 @@ def test_accuracy_of_a_small_set(task):
 def test_published_epochs(monkeypatch, task):
     seen = []
 
-    def noted(task, train, seeds, recipe, on_epoch):
+    def noted(task, train, seeds, recipe, *rest):
         seen.append((recipe.epochs, recipe.augment, len(seeds), len(set(seeds))))
         return [recipe.net(task).init(generator())]
 

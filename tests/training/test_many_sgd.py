@@ -11,8 +11,8 @@ from hcdc.datasets import Images, Rows, TableData, image_data
 from hcdc.spaces import NASBench201
 from hcdc.tasks import ImageTask, TableTask, draw_flip_crop, flip_crop
 from hcdc.training import init_many, train_many
-from hcdc.training._many import sgd_step
 from hcdc.training._networks import batches
+from hcdc.training._optimizers import sgd_step
 
 RECIPE = Recipe(steps=7, lr=0.3, optimizer="sgd", batch=8, lr_end=0.01, clip=0.2)
 

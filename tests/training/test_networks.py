@@ -1,6 +1,7 @@
 """Training many networks of images: every run is the plain loop, whoever trains beside it."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -9,14 +10,16 @@ from torch.nn import functional as F
 
 from hcdc.core.errors import InputError
 from hcdc.core.recipe import Recipe
-from hcdc.core.seeds import stream
+from hcdc.core.seeds import derive, stream
 from hcdc.datasets import Images, data
-from hcdc.networks import NONE, SKIP, ConvNet, ModuleNetwork, _cells
-from hcdc.networks._cells import CONV_3X3
+from hcdc.networks import NONE, OPERATIONS, SKIP, ConvNet, Dropout, ModuleNetwork, ResNet, _cells
 from hcdc.spaces import NASBench201, cell_string
 from hcdc.tasks import ImageTask, draw_flip_crop, flip_crop
 from hcdc.training import _networks, train_networks
-from hcdc.training._networks import Layout, batches, forward, learning_rates
+from hcdc.training._networks import Layout, batches, forward
+from hcdc.training._optimizers import learning_rates
+
+CONV = OPERATIONS.index("nor_conv_3x3")
 
 SPACE = NASBench201(channels=2)
 CELL = "|nor_conv_3x3~0|+|nor_conv_1x1~0|avg_pool_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_1x1~2|"
@@ -38,6 +41,7 @@ def small_module(config):
 NETWORKS = {
     "cell": dataclasses.replace(SPACE.network(1, 10, {"cell": CELL}), fused=True),
     "convnet": ConvNet(1, 10, (8, 8), width=4, depth=2),
+    "resnet": ResNet(1, 10, width=2, fused=True),
     "module": ModuleNetwork(small_module, {"width": 3}),
 }
 
@@ -88,27 +92,52 @@ def same(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
+def torch_optimiser(leaves, recipe):
+    if recipe.optimizer == "adam":
+        return torch.optim.Adam(leaves, lr=recipe.lr)
+    if recipe.optimizer == "adamw":
+        return torch.optim.AdamW(leaves, lr=recipe.lr, weight_decay=recipe.weight_decay)
+    nesterov = recipe.optimizer == "nesterov"
+    return torch.optim.SGD(leaves, lr=recipe.lr, momentum=recipe.momentum, nesterov=nesterov)
+
+
+def torch_schedule(optimiser, recipe):
+    steps, name = recipe.steps, recipe.schedule
+    if name == "auto":
+        name = "constant" if "adam" in recipe.optimizer else "cosine"
+    if name == "cosine":
+        return torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps, recipe.lr_end)
+    if name == "linear":
+        return torch.optim.lr_scheduler.LinearLR(optimiser, 1, recipe.lr_end / recipe.lr, steps)
+    places = [] if name == "constant" else [math.ceil(steps / 2), math.ceil(3 * steps / 4)]
+    return torch.optim.lr_scheduler.MultiStepLR(optimiser, places, 0.1)
+
+
 def plain_loop(network, train, recipe, seed=0, repeat=0, norms=None):
-    """torch.optim.SGD and its cosine in float64, weight decay in the loss, gradients clipped.
+    """torch.optim and its cosine in float64, weight decay in the loss (but AdamW's), gradients clipped.
 
     Norms of gradients before the clip are appended to ``norms``.
     """
     start = network.init(stream(seed, "test", repeat))
     leaves = {name: p.double().requires_grad_() for name, p in start.items()}
-    optimiser = torch.optim.SGD(leaves.values(), lr=recipe.lr, momentum=0.9)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, recipe.steps, recipe.lr_end)
+    optimiser = torch_optimiser(leaves.values(), recipe)
+    schedule = torch_schedule(optimiser, recipe)
+    masks = Dropout(recipe.dropout, torch.tensor([derive(seed, "test-dropout", repeat)]))
     generator = stream(seed, "test-batches", repeat)
     order = batches(len(train), recipe.batch, recipe.steps, generator)
     if recipe.augment != "none":
-        flip, shift = draw_flip_crop(generator, order.numel(), pad=1)
-        flip = flip & (recipe.augment == "flip-crop")
+        flip, shift = draw_flip_crop(generator, order.numel(), pad=int(recipe.augment != "flip"))
+        flip = flip & (recipe.augment != "crop")
         flip, shift = flip.view(order.shape), shift.view(*order.shape, 2)
     for step, index in enumerate(order):
         x = train.x[index].double()
         if recipe.augment != "none":
             x = flip_crop(x, flip[step], shift[step])
-        loss = F.cross_entropy(network.forward(leaves, None, x), train.y[index])
-        decay = sum(p.square().sum() for p in leaves.values())
+        dropping = recipe.dropout or network.drops
+        training = network.with_dropout(masks.at(torch.tensor([step]))) if dropping else network
+        logits = training.forward(leaves, None, x)
+        loss = F.cross_entropy(logits, train.y[index], label_smoothing=recipe.label_smoothing)
+        decay = sum(p.square().sum() for p in leaves.values()) * (recipe.optimizer != "adamw")
         optimiser.zero_grad()
         (loss + recipe.weight_decay / 2 * decay).backward()
         if recipe.clip:
@@ -128,8 +157,22 @@ RECIPES = pytest.mark.parametrize(
         {"batch": 0, "lr_end": 0.0},
         {"augment": "flip-crop"},
         {"augment": "crop"},
+        {"augment": "flip"},
+        {"optimizer": "nesterov", "momentum": 0.6, "lr": 0.1},
+        {"momentum": 0.2, "schedule": "linear", "label_smoothing": 0.2, "lr": 0.15},
+        {"dropout": 0.5, "schedule": "step", "lr_end": 0.0},
     ],
-    ids=["all", "no clip, no decay", "full batch", "augmented", "shifted"],
+    ids=[
+        "all",
+        "no clip, no decay",
+        "full batch",
+        "augmented",
+        "shifted",
+        "mirrored",
+        "nesterov",
+        "smoothed",
+        "dropped",
+    ],
 )
 
 
@@ -222,7 +265,7 @@ def test_networks_meet_the_same_draws(train):
 @pytest.mark.parametrize("count", [1, 2])
 def test_weights_that_no_path_uses_only_decay(count, train, lanes):
     lanes(count)
-    dead = cell_string((CONV_3X3, NONE, NONE, SKIP, NONE, NONE))
+    dead = cell_string((CONV, NONE, NONE, SKIP, NONE, NONE))
     network = dataclasses.replace(SPACE.network(1, 10, {"cell": dead}), fused=True)
     recipe = dataclasses.replace(RECIPE, clip=0.0, weight_decay=0.1, seeds=count)
     found = of_lanes(run([network], [train], recipe)[0][0][0], count)
@@ -274,14 +317,14 @@ def test_stored_pixels_are_normalised_step_by_step(task):
 def test_one_training_set_stays_where_it_lies(train, task, lanes):
     """On the CPU; sets that train as one are joined."""
     other = task.sample("train", 20, 1)
-    setting = _networks._Runs([train, other], RECIPE, kept, 0, "test", torch.device("cpu"), lambda x: x)
-    trainer = _networks._Trainer(setting, NETWORKS["cell"])
+    setting = _networks._Runs([train, other], [RECIPE], kept, 0, "test", torch.device("cpu"), lambda x: x)
+    trainer = _networks._Trainer(setting, NETWORKS["cell"], RECIPE)
     assert trainer.x is train.x
     trainer.begin([other], trainer.now)
     assert trainer.x is other.x
     assert trainer.y is other.y
     lanes(1, 2)
-    joined = _networks._Trainer(setting, NETWORKS["cell"])
+    joined = _networks._Trainer(setting, NETWORKS["cell"], RECIPE)
     assert torch.equal(joined.x, torch.cat([train.x, other.x]))
     joined.begin([other, train], joined.now)
     assert torch.equal(joined.x, torch.cat([other.x, train.x]))
@@ -304,8 +347,6 @@ def test_no_network_gives_no_result(train, threads):
 
 def test_what_cannot_be_trained_is_refused(train):
     network = NETWORKS["convnet"]
-    with pytest.raises(InputError, match="optimizer 'sgd', and this recipe has 'adam'"):
-        run([network], [train], Recipe())
     with pytest.raises(InputError, match="training sets of one shape"):
         run([network], [train, Images(train.x[:5], train.y[:5])])
     with pytest.raises(InputError, match="training images have weights"):
@@ -313,6 +354,38 @@ def test_what_cannot_be_trained_is_refused(train):
 
 
 # --- lanes ---------------------------------------
+
+
+ADAMS = [
+    {"optimizer": "adam", "lr": 0.01},
+    {"optimizer": "adamw", "lr": 0.01, "weight_decay": 0.5, "schedule": "cosine", "dropout": 0.3},
+]
+
+
+@pytest.mark.parametrize("changes", ADAMS, ids=["adam", "adamw"])
+def test_a_training_by_adam_is_that_of_torch(changes, train, lanes):
+    """A network without parameters whose gradient is 0, since Adam would scale up its rounding errors."""
+    network, recipe = NETWORKS["resnet"], dataclasses.replace(RECIPE, seeds=2, **changes)
+    single = run([network], [train], recipe)[0][0]
+    lanes(2)
+    (group,) = run([network], [train], recipe)[0][0]
+    for repeat, (alone, found) in enumerate(zip(single, of_lanes(group, 2))):
+        expected = plain_loop(network, train, recipe, repeat=repeat)
+        start = network.init(stream(0, "test", repeat))
+        for key, p in expected.items():
+            torch.testing.assert_close(alone[key].double(), p, rtol=1e-3, atol=1e-4)
+            torch.testing.assert_close(found[key].double(), p, rtol=1e-3, atol=1e-4)
+            assert float((p - start[key]).abs().max()) > 0.005
+
+
+def test_each_network_has_its_own_recipe(train):
+    """Networks that differ in every setting train together as they train alone."""
+    other = {"batch": 5, "steps": 9, "lr": 0.2, "optimizer": "adamw", "augment": "flip", "dropout": 0.4}
+    recipes = [RECIPE, dataclasses.replace(RECIPE, **other), dataclasses.replace(RECIPE, momentum=0.5)]
+    together = run([NETWORKS["resnet"]] * 3, [train], recipes)
+    for recipe, (found,) in zip(recipes, together):
+        assert same(found[0], run([NETWORKS["resnet"]], [train], recipe)[0][0][0])
+    assert not same(together[0][0][0], together[2][0][0])
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -441,7 +514,7 @@ def lanes_on_cuda(run, network):
 )  # fmt: skip
 def test_lanes_are_the_largest_divisors_of_repeats_then_of_sets_within_the_limit(seeds, sets, count, train):
     recipe = dataclasses.replace(RECIPE, seeds=seeds)
-    here = _networks._Runs([train] * sets, recipe, kept, 0, "test", torch.device("cpu"), lambda x: x)
+    here = _networks._Runs([train] * sets, [recipe], kept, 0, "test", torch.device("cpu"), lambda x: x)
     assert _networks.LANES == 8
     assert lanes_on_cuda(here, NETWORKS["cell"]) == count
     assert here.lanes(NETWORKS["cell"]) == (1, 1)
@@ -694,6 +767,28 @@ def test_kernels_lie_as_channels_last():
         kernel = layout.views(vector, vector)["k"]
         assert kernel.is_contiguous(memory_format=torch.channels_last)
         assert torch.equal(kernel[-2:], params["k"])
+
+
+@pytest.mark.parametrize("name", ["cell", "convnet", "module"])
+def test_networks_start_from_their_own_draws(name, train):
+    """Layers that networks have in common are drawn once, and to the same bits."""
+    setting = _networks._Runs([train], [RECIPE], kept, 3, "test", torch.device("cpu"), lambda x: x)
+    others = [NETWORKS["cell"], dataclasses.replace(NETWORKS["cell"], cell=(CONV, 0, 2, 3, 0, 1))]
+    for network in [*others, NETWORKS[name]]:
+        inits = [network.init(stream(3, "test", r)) for r in (2, 3)]
+        for sets in (1, 2):
+            layout = Layout(inits[0], 2 * sets)
+            found = setting.start(network, layout, range(2, 4), sets)
+            assert torch.equal(found, layout.vector(inits * sets))
+    assert len(setting._shared) == 2  # one draw of all cells' layers for each number of sets
+
+
+def test_wide_kernels_are_those_that_grouped_convolutions_are_slow_for():
+    network = NASBench201(channels=16).network(3, 10, {"cell": cell_string((CONV, 2, 0, 0, 0, SKIP))})
+    expected = {f"cells.{k}.0-2.nor_conv_1x1.weight" for k in range(3)} | {"stem.weight"}
+    expected |= {f"reductions.{k}.{part}.weight" for k in range(2) for part in ("first", "shortcut")}
+    assert network.wide() == expected
+    assert NETWORKS["convnet"].wide() == frozenset()
 
 
 @pytest.mark.parametrize(("free", "freed"), [(24, True), (25, False), (90, False)])

@@ -13,8 +13,8 @@ from hcdc.core.recipe import Recipe
 from hcdc.datasets import data
 from hcdc.spaces import Finite, NASBench201
 from hcdc.tasks import ImageTask
-from hcdc.training import Result, _streams
-from hcdc.truth import TrainedTruth, _trained, full_scores
+from hcdc.training import Engine, Result, Streams
+from hcdc.truth import TrainedTruth, full_scores
 
 SPACE = NASBench201(channels=2)
 RECIPE = Recipe(steps=1, seeds=2, optimizer="sgd", batch=10, lr=0.01)
@@ -28,8 +28,10 @@ def digits():
 @pytest.fixture
 def trained(monkeypatch):
     """How many candidates each job trained."""
-    counts, run = [], _trained.score
-    monkeypatch.setattr(_trained, "score", lambda job: (counts.append(len(job.configs)), run(job))[1])
+    counts, run = [], Engine.score
+    monkeypatch.setattr(
+        Engine, "score", lambda self, job: (counts.append(len(job.configs)), run(self, job))[1]
+    )
     return counts
 
 
@@ -47,13 +49,13 @@ def scaled(config):
 def test_full_data_results_of_a_batch_are_kept_whoever_diverges(digits, tmp_path, monkeypatch, caplog):
     task, space = ImageTask(digits.data, scaled), Finite("scale", [1.0, 1e30, 0.5, 1e31])
     given = {"cache": tmp_path}
-    monkeypatch.setattr(_streams, "networks_at_once", lambda _: 4)  # one batch
+    monkeypatch.setattr(Streams, "score_at_once", lambda *_: 4)  # one batch
     with caplog.at_level("WARNING", "hcdc"):
         found = truth(task, space, space.candidates(), **given)
     assert [result.finite for result in found] == [True, False, True, False]
     told = "full data: 2 of 4 candidates diverged and are ranked last: {'scale': 1e+30}, {'scale': 1e+31}"
     assert told in caplog.text
-    monkeypatch.setattr(_trained, "score", lambda _: pytest.fail("nothing may be trained again"))
+    monkeypatch.setattr(Engine, "score", lambda *_: pytest.fail("nothing may be trained again"))
     again = truth(task, space, space.candidates(), **given)
     assert [result.finite for result in again] == [True, False, True, False]
     assert [again[k] for k in (0, 2)] == [found[k] for k in (0, 2)]
@@ -80,7 +82,7 @@ def test_who_diverged_has_the_worst_full_data_score(scores, worst):
 @pytest.mark.parametrize("name", ["file", "file/cache"])
 def test_a_folder_that_cannot_be_is_refused_before_the_first_training(digits, tmp_path, monkeypatch, name):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(_trained, "score", lambda _: pytest.fail("nothing may be trained"))
+    monkeypatch.setattr(Engine, "score", lambda *_: pytest.fail("nothing may be trained"))
     with pytest.raises(InputError, match=rf"cannot create the folder '.*{name}' for full-data results: \w"):
         truth(digits, SPACE, SPACE.candidates()[:2], cache=tmp_path / name)
 
@@ -89,12 +91,12 @@ def test_a_folder_that_cannot_be_written_is_refused_where_something_is_missing(d
     given = {"cache": tmp_path}
     cells = SPACE.candidates()[1000:1002]
 
-    def trained(job):
+    def trained(self, job):
         job.on_batch([(config, Result({"val.score": 0.5}, 1.0)) for config in job.configs])
 
-    monkeypatch.setattr(_trained, "score", trained)
+    monkeypatch.setattr(Engine, "score", trained)
     known = truth(digits, SPACE, cells, **given)
-    monkeypatch.setattr(_trained.os, "access", lambda *_: False)
+    monkeypatch.setattr("os.access", lambda *_: False)
     assert truth(digits, SPACE, cells, **given) == known  # nothing has to be written
     with pytest.raises(InputError, match="for full-data results; choose another cache folder"):
         truth(digits, SPACE, SPACE.candidates()[:2], **given)

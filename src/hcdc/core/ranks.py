@@ -6,7 +6,6 @@ Ties get average ranks; constant scores have no rank correlation (NaN).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,27 +106,29 @@ class Interval:
 
 
 def bootstrap(
-    statistic: Callable[[Array, Array], float],
-    truth: ArrayLike,
-    proxy: ArrayLike,
-    *,
-    level: float = 0.90,
-    draws: int = 1000,
-    seed: int = 0,
+    truth: ArrayLike, proxy: ArrayLike, *, level: float = 0.90, draws: int = 1000, seed: int = 0
 ) -> Interval:
-    """Percentile interval of a rank statistic, resampling (truth, proxy) pairs.
+    """Percentile interval of Spearman's correlation, resampling (truth, proxy) pairs.
 
-    The interval is widened if needed to contain the statistic itself, which few candidates or many ties can
-    leave outside. Draws with an undefined statistic are dropped. The interval is (NaN, NaN) if fewer than
-    three in five draws remain, as with two candidates, or if the statistic itself is undefined.
+    The interval is widened if needed to contain the correlation itself, which few candidates or many ties can
+    leave outside. Draws with an undefined correlation are dropped. The interval is (NaN, NaN) if fewer than
+    three in five draws remain, as with two candidates, or if the correlation itself is undefined.
     """
     a, b = _pair(truth, proxy)
-    rng = numpy_stream(seed, "bootstrap")
-    values = []
-    for _ in range(draws if len(a) > 1 else 0):
-        index = rng.integers(0, len(a), len(a))
-        values.append(statistic(a[index], b[index]))
-    return Interval(*percentiles(statistic(a, b), np.asarray(values), level), level)
+    if len(a) < 2:
+        return Interval(math.nan, math.nan, level)
+    index = numpy_stream(seed, "bootstrap").integers(0, len(a), (draws, len(a)))
+    return Interval(*percentiles(spearman(a, b), _spearman_rows(a[index], b[index]), level), level)
+
+
+def _spearman_rows(a: Array, b: Array) -> Array:
+    """`spearman` of each row of ``[draws, n]``; NaN for constant rows."""
+    ranks = stats.rankdata(np.stack([a, b]), axis=2)
+    ranks -= ranks.mean(2, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        unit = ranks / np.sqrt((ranks**2).sum(2, keepdims=True))
+    found: Array = (unit[0] * unit[1]).sum(1)
+    return found
 
 
 def percentiles(value: float, draws: Array, level: float) -> tuple[float, float]:

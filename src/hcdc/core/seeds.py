@@ -28,14 +28,14 @@ def numpy_stream(seed: int, role: str, *keys: object) -> np.random.Generator:
     return np.random.default_rng(derive(seed, role, *keys))
 
 
-_GLOBAL = threading.Lock()
+_GLOBAL = threading.RLock()
 
 
 @contextmanager
 def global_streams(seed: int) -> Iterator[None]:
     """Seed the global streams of torch, numpy and random for a user's code, then restore them.
 
-    Only one thread enters at a time; otherwise threads would take each other's draws.
+    Only one thread at a time is inside (it may enter again); otherwise threads would take each other's draws.
     """
     with _GLOBAL, torch.random.fork_rng(devices=[]):
         others = np.random.get_state(), random.getstate()  # noqa: NPY002

@@ -4,17 +4,21 @@ from hcdc.datasets._condensed import CondensedDataset, record_path
 from hcdc.datasets._dataset import Dataset, SplitData, fingerprint
 from hcdc.datasets._door import NAMES, register_data, reopen
 from hcdc.datasets._door import load as data
+from hcdc.datasets._full_data import FullData
 from hcdc.datasets._graph import Graph, GraphData, Matrix, Nodes, normalise_dense
 from hcdc.datasets._image_data import image_data
 from hcdc.datasets._images import ImageData, Images, channel_statistics, normalised
 from hcdc.datasets._labelled import Examples, LabelledSet, register_kind
 from hcdc.datasets._table import Rows, TableData
+from hcdc.datasets._trial_data import Effort, TrialData
 
 __all__ = [
     "NAMES",
     "CondensedDataset",
     "Dataset",
+    "Effort",
     "Examples",
+    "FullData",
     "Graph",
     "GraphData",
     "ImageData",
@@ -25,6 +29,7 @@ __all__ = [
     "Rows",
     "SplitData",
     "TableData",
+    "TrialData",
     "channel_statistics",
     "data",
     "fingerprint",

@@ -11,10 +11,10 @@ import hashlib
 import importlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import load as parse_tensors
@@ -24,7 +24,12 @@ from torch import Tensor
 from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
 from hcdc.core.records import jsonable, version
+from hcdc.core.seeds import derive, global_streams
 from hcdc.datasets._labelled import KINDS, LabelledSet, kind_module, kind_named
+from hcdc.datasets._trial_data import TrialData
+
+if TYPE_CHECKING:
+    from hcdc.datasets._full_data import FullData
 
 FORMAT_VERSION = 1
 ENTRY = "hcdc"
@@ -128,6 +133,28 @@ class CondensedDataset:
         """Train one configuration on the copy and return the number to rank by; see `hcdc.score`."""
         evaluation = importlib.import_module("hcdc.evaluation")  # evaluation imports this room
         return float(evaluation.score(self, config, **options))
+
+    def objective(
+        self, function: Callable[[Any, TrialData], float], full: FullData | None = None
+    ) -> Callable[[Any], float]:
+        """An objective for a study of your own: ``study.optimize(small.objective(function), n_trials=200)``.
+
+        The study must maximise: ``data.score`` is always higher for better models. Trials run one at a time,
+        because each seeds the global random streams.
+
+        Args:
+            function: ``function(trial, data)`` trains on ``data.train`` and returns ``data.score(outputs)``.
+            full: The full data, if ``function`` expects its type (arrays, a DataFrame), its metric or its
+                validation part; see `TrialData.of_copy`.
+        """
+        TrialData.of_copy(self, 0, full)  # refuse now what every trial would refuse
+
+        def run(trial: Any) -> float:
+            data = TrialData.of_copy(self, derive(self.meta.get("seed") or 0, "trial", trial.number), full)
+            with global_streams(data.seed):
+                return function(trial, data)
+
+        return run
 
     # --- the file -----------------------------------------------------------------------------------------
 

@@ -120,15 +120,8 @@ def load(
     raise InputError(f"an object of type {type(source).__name__} is not supported as data; pass {ROADS}")
 
 
-def reopen(
-    description: Mapping[str, Any], *, root: str | os.PathLike[str] | None = None, download: bool = True
-) -> Dataset:
-    """Read the data that `Dataset.describe` described; refuse it if its content has changed.
-
-    Args:
-        description: ``meta["data"]`` of a condensed file.
-        root, download: As in `load`.
-    """
+def reopen(description: Mapping[str, Any], download: bool = True) -> Dataset:
+    """Read the data that ``meta["data"]`` of a condensed file describes; refuse changed content."""
     origin = dict(description.get("origin") or {})
     if "source" not in origin:
         raise InputError(
@@ -141,7 +134,7 @@ def reopen(
             f"the data '{source}', from which the condensed file was made, does not exist; put it back, or "
             "pass a task on the data in Python, hcdc.evaluate(copy, task=...)"
         )
-    data = load(source, root=root, download=download, **origin)
+    data = load(source, download=download, **origin)
     found, wanted = data.fingerprint(), description.get("fingerprint")
     if found != wanted:
         raise InputError(

@@ -60,11 +60,11 @@ class Graph:
             return Graph(x, self.adj.submatrix(index).to_dense())
         return Graph(x, None if self.adj is None else self.adj[index][:, index])
 
-    def reach_subgraph(self, index: Tensor, most_hops: int = 6) -> Graph:
+    def reach_subgraph(self, index: Tensor) -> Graph:
         """The nodes ``index`` as dense tensors, with an edge between nodes within r hops of each other.
 
         A few nodes drawn from a large graph share hardly any edges, so every filter would treat them alike.
-        r is the smallest number of hops (at most ``most_hops``) at which their mean degree reaches that of
+        r is the smallest number of hops (at most 6) at which their mean degree reaches that of
         the whole graph. This keeps the information about which nodes lie near each other.
         """
         chosen = self.subgraph(index)
@@ -74,7 +74,7 @@ class Graph:
         adjacency.data = np.ones_like(adjacency.data)
         keep = index.cpu().numpy()
         reached = adjacency[keep]
-        for _ in range(most_hops):
+        for _ in range(6):
             among = (reached[:, keep] > 0).toarray()
             np.fill_diagonal(among, False)
             if among.sum() * adjacency.shape[0] >= adjacency.nnz * len(keep):

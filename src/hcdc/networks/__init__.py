@@ -11,19 +11,27 @@ from hcdc.networks._cells import (
     CellNetwork,
     gumbel_noise,
     gumbel_one_hot,
+    has_triton,
     split_edges,
 )
 from hcdc.networks._convnet import ConvNet
-from hcdc.networks._convnet_pass import Features, Pass, PlainPass, fused, pays
-from hcdc.networks._convnet_tangents import Fused, loss_products
-from hcdc.networks._convnet_vector import Initialiser, compute_type, loss_gradient
-from hcdc.networks._filters import BASES, FilterNetwork
+from hcdc.networks._convnet_pass import Features, Pass, PlainPass, pays
+from hcdc.networks._convnet_vector import Initialiser, compute_type, loss_gradient, loss_products
+from hcdc.networks._dropout import Dropout
+from hcdc.networks._filters import BASES, GCN, FilterNetwork
+from hcdc.networks._fused import Fused, fused
+from hcdc.networks._graphnas import ACTIVATIONS, AGGREGATORS, ATTENTIONS, GraphNASLayer, GraphNASNetwork
 from hcdc.networks._modules import Factory, ModuleNetwork, factory_name
+from hcdc.networks._resnet import ResNet
 from hcdc.networks._zoo import ZooNetwork
 
 __all__ = [
+    "ACTIVATIONS",
+    "AGGREGATORS",
+    "ATTENTIONS",
     "BASES",
     "EDGES",
+    "GCN",
     "KERNELS",
     "MIXTURE",
     "NONE",
@@ -31,16 +39,20 @@ __all__ = [
     "SKIP",
     "CellNetwork",
     "ConvNet",
+    "Dropout",
     "Factory",
     "Features",
     "FilterNetwork",
     "Fused",
+    "GraphNASLayer",
+    "GraphNASNetwork",
     "Initialiser",
     "ModuleNetwork",
     "Network",
     "Params",
     "Pass",
     "PlainPass",
+    "ResNet",
     "ZooNetwork",
     "check_lam",
     "compute_type",
@@ -48,6 +60,7 @@ __all__ = [
     "fused",
     "gumbel_noise",
     "gumbel_one_hot",
+    "has_triton",
     "loss_gradient",
     "loss_products",
     "pays",

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hcdc.core.errors import InputError
+from hcdc.networks._dropout import Dropout
 
 Params = dict[str, Tensor]
 """theta: parameters by name."""
@@ -22,11 +23,13 @@ class Network(ABC):
         takes: The kind of inputs: ``"graph"`` (a `Graph`) or ``"image"`` (images ``[n, c, h, w]``).
         lanes: R networks of equal shape, each with its own parameters, run as one.
         can_run_side_by_side: Whether several lanes are possible.
+        drops: Whether it has dropout of its own, which every training step must switch on.
     """
 
     takes: str
     lanes: int = 1
     can_run_side_by_side: ClassVar[bool] = False
+    drops: bool = False
 
     def prepare(self, inputs: Any) -> None:
         """Prepare what ``forward`` needs from ``inputs``, before any ``torch.func`` transform."""
@@ -49,6 +52,10 @@ class Network(ABC):
         """Number of parameters."""
         return sum(math.prod(shape) for shape in self.shapes().values())
 
+    def family(self) -> Network:
+        """A network with the layers of all its kin; layers with equal names and shapes start alike."""
+        return self
+
     def fast(self) -> Self:
         """The form for plain training; its derivatives may be correct only in reverse mode."""
         return self
@@ -58,6 +65,14 @@ class Network(ABC):
         if lanes != 1:
             raise InputError(f"{type(self).__name__} runs alone, not {lanes} side by side")
         return self
+
+    def with_dropout(self, dropout: Dropout) -> Self:
+        """The network as one training step sees it: units are dropped by these masks."""
+        raise InputError(f"recipe setting 'dropout': {type(self).__name__} has no dropout; leave it at 0")
+
+    def wide(self) -> frozenset[str]:
+        """Names of the kernels that, side by side on CUDA, are fastest as one block-diagonal kernel."""
+        return frozenset()
 
     def forward_with_reference(self, params: Params, lam: Any, inputs: Any, reference: Any) -> Tensor:
         """Logits of ``inputs``, with normalisation statistics taken only from ``reference``."""

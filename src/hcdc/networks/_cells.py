@@ -6,8 +6,8 @@ import dataclasses
 import functools
 import importlib.util
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from hcdc.core.errors import InputError
 from hcdc.core.seeds import stream
 from hcdc.networks._base import Network, Params, check_lam
+from hcdc.networks._dropout import Dropout
 
 OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 """The operations an edge can have, in the benchmark's order."""
@@ -81,16 +82,29 @@ def _by_triton(x: Tensor, scale: Tensor) -> bool:
     return x.is_cuda and fits and x.is_contiguous(memory_format=layout) and _norm_cuda() is not None
 
 
+def has_triton() -> bool:
+    """Whether Triton compiles kernels here."""
+    return _norm_cuda() is not None
+
+
 def convolve(x: Tensor, weight: Tensor, stride: int, groups: int) -> Tensor:
     """Convolution that keeps the image size, or halves it, rounded up.
 
     On CUDA, grouped convolutions are fast only for 3 x 3 kernels at stride 1 with many input channels. The
-    others are up to seven times faster as one convolution of all channels, with zeros between groups.
+    others are up to seven times faster as one convolution of all channels, with zeros between groups. Such
+    a weight ``[o, c, k, k]`` may also be given.
     """
     size = weight.shape[-1]
-    if groups > 1 and x.is_cuda and (size == 1 or stride > 1 or weight.shape[1] < 16):
+    if weight.shape[1] == x.shape[1]:
+        groups = 1
+    elif groups > 1 and x.is_cuda and _dense(weight.shape, stride):
         weight, groups = block_diagonal(weight, groups), 1
     return F.conv2d(x, weight, stride=stride, padding=size // 2, groups=groups)
+
+
+def _dense(shape: Sequence[int], stride: int) -> bool:
+    """Whether a grouped convolution is faster as one of all channels."""
+    return shape[-1] == 1 or stride > 1 or shape[1] < 16
 
 
 @functools.cache
@@ -110,6 +124,17 @@ def block_diagonal(weight: Tensor, groups: int) -> Tensor:
     rows = weight.permute(0, 2, 3, 1).reshape(groups, outputs // groups, *size, 1, inputs)
     own = _identity(groups, weight.device, weight.dtype).view(groups, 1, 1, 1, groups, 1)
     return (rows * own).reshape(outputs, *size, groups * inputs).permute(0, 3, 1, 2)
+
+
+def linear_lanes(params: Params, x: Tensor, lanes: int, dropout: Dropout | None) -> Tensor:
+    """The linear layer on features ``[n, R c]``: logits ``[n, classes]``; R lanes ``[R, n, classes]``."""
+    if lanes == 1:
+        x = x if dropout is None else dropout(x[None] if dropout.key.dim() else x).view(x.shape)
+        return F.linear(x, params["linear.weight"], params["linear.bias"])
+    x = x.view(len(x), lanes, -1).transpose(0, 1)
+    x = x if dropout is None else dropout(x)
+    weight = params["linear.weight"].view(lanes, -1, x.shape[-1])
+    return torch.baddbmm(params["linear.bias"].view(lanes, 1, -1), x, weight.mT)
 
 
 def live_edges(operations: tuple[int, ...]) -> frozenset[int]:
@@ -235,6 +260,7 @@ class CellNetwork(Network):
         reference: BatchNorm takes statistics from this many images at the front of a batch; 0 means all.
         tau: Above 0 (relaxed network only), lambda holds logits with Gumbel noise added, and the weights are
             `gumbel_one_hot` of them at this temperature. At 0, lambda holds the weights.
+        dropout: The masks of a training step, on the features before the linear layer; None drops nothing.
     """
 
     cell: tuple[int, ...] | None
@@ -247,9 +273,19 @@ class CellNetwork(Network):
     lanes: int = 1
     reference: int = 0
     tau: float = 0.0
+    dropout: Dropout | None = field(default=None, compare=False, repr=False)
 
     takes = "image"
     can_run_side_by_side = True
+
+    def family(self) -> Network:
+        """The network with all operations on every edge."""
+        return dataclasses.replace(self, cell=None, fused=False, lanes=1, reference=0, tau=0.0, dropout=None)
+
+    def wide(self) -> frozenset[str]:
+        strided = {f"reductions.{stage}.first.weight" for stage in range(STAGES - 1)}
+        kernels = ((name, shape) for name, shape in self.shapes().items() if len(shape) == 4)
+        return frozenset(name for name, shape in kernels if _dense(shape, 1 + (name in strided)))
 
     def fast(self) -> Self:
         return dataclasses.replace(self, fused=True)
@@ -259,6 +295,9 @@ class CellNetwork(Network):
 
     def drawn(self, tau: float) -> Self:
         return dataclasses.replace(self, tau=tau)
+
+    def with_dropout(self, dropout: Dropout) -> Self:
+        return dataclasses.replace(self, dropout=dropout)
 
     def forward_with_reference(self, params: Params, lam: Any, images: Tensor, reference: Tensor) -> Tensor:
         """Logits of ``images``, with BatchNorm statistics from the images ``reference`` ``[r, c, h, w]``."""
@@ -338,11 +377,7 @@ class CellNetwork(Network):
             for k in range(stage * self.cells, (stage + 1) * self.cells):
                 x = self._cell(params, f"cells.{k}", mixture, x)
         pooled = F.relu(self._norm(params, "last", x)).mean((-2, -1))
-        if self.lanes == 1:
-            return F.linear(pooled, params["linear.weight"], params["linear.bias"])
-        weight = params["linear.weight"].view(self.lanes, self.classes, -1)
-        bias = params["linear.bias"].view(self.lanes, 1, self.classes)
-        return torch.baddbmm(bias, pooled.view(len(pooled), self.lanes, -1).transpose(0, 1), weight.mT)
+        return linear_lanes(params, pooled, self.lanes, self.dropout)
 
     def _norm(self, params: Params, name: str, x: Tensor) -> Tensor:
         """BatchNorm with the scale and shift of this name, if ``params`` has them."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -11,6 +13,8 @@ from torch.nn import functional as F
 
 from hcdc.core.errors import InputError
 from hcdc.networks._base import Network, Params
+from hcdc.networks._cells import linear_lanes
+from hcdc.networks._dropout import Dropout
 
 
 def instance_norm(x: Tensor, scale: Tensor, shift: Tensor, fused: bool) -> Tensor:
@@ -38,6 +42,7 @@ class ConvNet(Network):
         width: Channels of each block.
         depth: Number of blocks.
         fused: Use torch's own GroupNorm, see `instance_norm`; faster.
+        dropout: The masks of a training step, on the features before the linear layer; None drops nothing.
     """
 
     inputs: int
@@ -46,6 +51,7 @@ class ConvNet(Network):
     width: int = 128
     depth: int = 3
     fused: bool = False
+    dropout: Dropout | None = field(default=None, compare=False, repr=False)
 
     takes = "image"
 
@@ -112,9 +118,13 @@ class ConvNet(Network):
         """Logits of ``images``; each image is normalised by itself, so the reference is not used."""
         return self.forward(params, lam, images)
 
+    def with_dropout(self, dropout: Dropout) -> Self:
+        return dataclasses.replace(self, dropout=dropout)
+
     def forward(self, params: Params, lam: Tensor | None, images: Tensor) -> Tensor:
         """Logits ``[n, classes]``; lambda is not read."""
-        return F.linear(self.features(params, images), params["linear.weight"], params["linear.bias"])
+        features = self.features(params, images)
+        return linear_lanes(params, features, 1, self.dropout)
 
     # --- parameters as one vector, and the fast forms of training -------------------------------------------
 

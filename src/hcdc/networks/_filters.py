@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from hcdc.datasets import Graph
 from hcdc.networks._base import Network, Params
+from hcdc.networks._dropout import Dropout
 
 
 def _powers_of_p(graph: Graph, order: int) -> Callable[[Tensor], Iterator[Tensor]]:
@@ -79,7 +81,7 @@ class FilterNetwork(Network):
     """X <- relu(sum_r C_r X W_r) for each layer, no activation after the last (eq. gnn-multiple).
 
     Lambda ``[filters * terms]``, shared by all layers, sets C_r. Products run in the order C (X W), so the
-    graph matrix multiplies the narrower matrix.
+    graph matrix multiplies the narrower matrix. Dropout in training acts on the hidden layers.
     """
 
     basis: str
@@ -89,8 +91,12 @@ class FilterNetwork(Network):
     filters: int
     features: int
     classes: int
+    dropout: Dropout | None = field(default=None, compare=False, repr=False)
 
     takes = "graph"
+
+    def with_dropout(self, dropout: Dropout) -> Self:
+        return dataclasses.replace(self, dropout=dropout)
 
     def prepare(self, graph: Graph) -> None:
         graph.prepare("P" if self.basis == "powers" else "A")
@@ -124,4 +130,48 @@ class FilterNetwork(Network):
                     total = part if total is None else total + part
             assert total is not None
             hidden = torch.relu(total) if layer < self.layers - 1 else total
+            if self.dropout is not None and layer < self.layers - 1:
+                hidden = self.dropout(hidden, layer)
         return hidden  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class GCN(Network):
+    """X <- relu(P X W) for each layer, no activation after the last: a `FilterNetwork` with C = P.
+
+    Attributes:
+        features: Features of a node.
+        classes: Number of classes.
+        width: Hidden units.
+        depth: Number of layers.
+        dropout: The masks of a training step, on the hidden layers; None drops nothing.
+    """
+
+    features: int
+    classes: int
+    width: int = 64
+    depth: int = 2
+    dropout: Dropout | None = field(default=None, compare=False, repr=False)
+
+    takes = "graph"
+
+    @property
+    def _filters(self) -> FilterNetwork:
+        return FilterNetwork(
+            "powers", 1, self.depth, self.width, 1, self.features, self.classes, self.dropout
+        )
+
+    def with_dropout(self, dropout: Dropout) -> Self:
+        return dataclasses.replace(self, dropout=dropout)
+
+    def prepare(self, graph: Graph) -> None:
+        graph.prepare("P")
+
+    def init(self, generator: torch.Generator) -> Params:
+        """Glorot-uniform weights."""
+        return self._filters.init(generator)
+
+    def forward(self, params: Params, lam: Any, graph: Graph) -> Tensor:
+        """Logits ``[n, classes]``; lambda is not read."""
+        first = params["W0_0"]
+        return self._filters.forward(params, torch.tensor([0.0, 1.0]).to(first), graph)

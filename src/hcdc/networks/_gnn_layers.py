@@ -27,6 +27,7 @@ from torch_geometric.nn import ChebConv, GATConv, GCNConv, GINConv, SAGEConv, SG
 
 from hcdc.core.sparse import SparseMatrix, matmul
 from hcdc.datasets import Graph, Matrix
+from hcdc.networks._dropout import Dropout
 
 DIFFUSION_ORDER = 16
 """Chebyshev terms of the graph diffusions; truncation errors stay below 2e-4."""
@@ -319,7 +320,7 @@ LAYERS: dict[str, Filter] = {
 
 
 class LayerStack(nn.Module):
-    """Layers of one or several filters, with ReLU between them, no dropout and no normalisation.
+    """Layers of one or several filters, with ReLU between them and no normalisation.
 
     With several filters, a layer outputs sum_f lambda_f f(X); each filter has its own parameters.
 
@@ -341,11 +342,12 @@ class LayerStack(nn.Module):
         if "sage-max" in self.filters:
             prepare_maximum(graph)
 
-    def forward(self, lam: Tensor, graph: Graph) -> Tensor:
+    def forward(self, lam: Tensor, graph: Graph, dropout: Dropout | None = None) -> Tensor:
         x: Any = graph.x
         for depth, layer in enumerate(self.layers):
             assert isinstance(layer, nn.ModuleDict)
             x = torch.relu(x) if depth else x
+            x = dropout(x, depth) if depth and dropout is not None else x
             outputs = [LAYERS[name].apply(module, x, graph) for name, module in layer.items()]
             x = outputs[0] if len(outputs) == 1 else sum(lam[f] * output for f, output in enumerate(outputs))
         return x  # type: ignore[no-any-return]

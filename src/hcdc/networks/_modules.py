@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import logging
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +18,14 @@ from hcdc.core.configs import Config
 from hcdc.core.errors import InputError
 from hcdc.core.seeds import global_streams
 from hcdc.networks._base import Network, Params
+from hcdc.networks._dropout import Dropout
 
 log = logging.getLogger("hcdc")
 
 Factory = Callable[[Config], nn.Module]
+
+DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+"""Dropout layers that training switches on; the last three drop whole channels."""
 
 
 def factory_name(factory: Factory) -> str:
@@ -34,12 +39,30 @@ def _warn_of_dropout(model: str, layer: str) -> None:
     log.warning("model %s: its dropout, e.g. %s, is off in training, on the full data too", model, layer)
 
 
+class _Masks:
+    """What the dropout layers of a module read in the current forward pass."""
+
+    def __init__(self) -> None:
+        self.begin(None)
+
+    def begin(self, dropout: Dropout | None) -> None:
+        self.dropout, self.layer = dropout, itertools.count()
+
+    def drop(self, part: Any, given: Any, x: Tensor) -> Tensor:
+        """The output of a dropout layer: ``x`` with units dropped in a training step, else ``x``."""
+        if self.dropout is None:
+            return x
+        masks = Dropout(part.p, self.dropout.key.reshape(()))
+        return masks(x, next(self.layer), whole_channels=not isinstance(part, nn.Dropout))
+
+
 class ModuleNetwork(Network):
     """A user's own model as pure functions.
 
     BatchNorm layers use the statistics of the given batch, in training and in scoring, because a pure
-    function cannot keep running statistics. All else is as in ``eval()``: dropout is off, even in training,
-    and a warning says so once per factory.
+    function cannot keep running statistics. All else is as in ``eval()``, except that the dropout layers of
+    `DROPOUTS` are on in training, at their own rates. Other dropout (``AlphaDropout``) stays off, and a
+    warning says so once per factory.
 
     Args:
         factory: ``factory(config) -> nn.Module`` from images ``[n, c, h, w]`` to logits ``[n, classes]``.
@@ -54,13 +77,16 @@ class ModuleNetwork(Network):
         self.module = self._fresh(torch.Generator().manual_seed(0))
         for part in self.module.modules():
             part.training = isinstance(part, nn.modules.batchnorm._NormBase)
-        dropped = [
-            f"'{name}' ({type(part).__name__})"
-            for name, part in self.module.named_modules()
-            if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0
-        ]
-        if dropped:
-            _warn_of_dropout(factory_name(factory), dropped[0])
+        self.dropout: Dropout | None = None
+        self.masks = _Masks()
+        for name, part in self.module.named_modules():
+            if not isinstance(part, nn.modules.dropout._DropoutNd) or part.p == 0:
+                continue
+            if isinstance(part, DROPOUTS):
+                self.drops = True
+                part.register_forward_hook(self.masks.drop)
+            else:
+                _warn_of_dropout(factory_name(factory), f"'{name}' ({type(part).__name__})")
         self.buffers: dict[torch.device, Params] = {}
 
     def _fresh(self, generator: torch.Generator) -> nn.Module:
@@ -73,6 +99,12 @@ class ModuleNetwork(Network):
             )
         return replace_all_batch_norm_modules_(copy.deepcopy(module))  # the user may hold parts of it
 
+    def with_dropout(self, dropout: Dropout) -> Self:
+        """Its dropout layers are on, each at its own rate; the rate of ``dropout`` is not read."""
+        training = copy.copy(self)
+        training.dropout = dropout
+        return training
+
     def init(self, generator: torch.Generator) -> Params:
         """Parameters as the module initialises them; only those that require a gradient."""
         named = self._fresh(generator).named_parameters()
@@ -80,6 +112,7 @@ class ModuleNetwork(Network):
 
     def forward(self, params: Params, lam: Tensor | None, images: Tensor) -> Tensor:
         """Logits ``[n, classes]``; lambda is not read."""
+        self.masks.begin(self.dropout)
         first = images.device not in self.buffers
         if first:  # move once: a recorded step cannot copy from the host
             fixed = [(name, p.detach()) for name, p in self.module.named_parameters() if not p.requires_grad]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch.func import functional_call
 from hcdc.core.errors import require
 from hcdc.datasets import Graph
 from hcdc.networks._base import Network, Params
+from hcdc.networks._dropout import Dropout
 
 if TYPE_CHECKING:
     from hcdc.networks._gnn_layers import LayerStack
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ZooNetwork(Network):
-    """Graph layers with ReLU between them, no dropout, no normalisation; lambda mixes the filters of a layer.
+    """Graph layers with ReLU between them, no normalisation; lambda mixes the filters of a layer.
 
     Parameters are named ``layers.{depth}.{filter}.{name in PyG}`` in relaxed and single-filter networks, so
     one filter's parameters can be taken from the relaxed network.
@@ -29,12 +31,19 @@ class ZooNetwork(Network):
     Attributes:
         filters: One filter, or all filters of the space.
         sizes: Numbers of features from the input through the hidden layers to the classes.
+        dropout: The masks of a training step, on the hidden layers; None drops nothing.
     """
 
     filters: tuple[str, ...]
     sizes: tuple[int, ...]
+    dropout: Dropout | None = field(default=None, compare=False, repr=False)
 
     takes = "graph"
+
+    def with_dropout(self, dropout: Dropout) -> Self:
+        dropping = copy.copy(self)  # with the layers that are already built
+        object.__setattr__(dropping, "dropout", dropout)
+        return dropping
 
     @cached_property
     def _stack(self) -> LayerStack:
@@ -65,5 +74,5 @@ class ZooNetwork(Network):
 
     def forward(self, params: Params, lam: Tensor, graph: Graph) -> Tensor:
         """Logits ``[n, classes]``; a network of one filter does not read ``lam`` ``[H]``."""
-        logits: Tensor = functional_call(self._stack, params, (lam, graph))
+        logits: Tensor = functional_call(self._stack, params, (lam, graph, self.dropout))
         return logits

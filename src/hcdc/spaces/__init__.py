@@ -1,4 +1,4 @@
-"""What is searched: boxes, finite sets, products, graph filters, graph networks and cells."""
+"""What is searched: boxes, finite sets, products, training, graph filters, graph networks and cells."""
 
 from hcdc.core.configs import Config, config_hash
 from hcdc.networks import OPERATIONS
@@ -8,6 +8,7 @@ from hcdc.spaces._candidate import Candidate
 from hcdc.spaces._dimension import TRAINING, Dimension
 from hcdc.spaces._finite import Finite, halves, project_simplex
 from hcdc.spaces._gnn_zoo import GNNZoo
+from hcdc.spaces._graphnas import GraphNAS
 from hcdc.spaces._nasbench201 import (
     NASBench201,
     canonical,
@@ -17,9 +18,11 @@ from hcdc.spaces._nasbench201 import (
     genotype,
     operations,
 )
+from hcdc.spaces._nasbench_graph import NASBenchGraph
 from hcdc.spaces._polynomial import PolynomialFilter
 from hcdc.spaces._product import Product
 from hcdc.spaces._registry import from_spec, register
+from hcdc.spaces._training import Training
 
 __all__ = [
     "OPERATIONS",
@@ -30,10 +33,13 @@ __all__ = [
     "Dimension",
     "Finite",
     "GNNZoo",
+    "GraphNAS",
     "NASBench201",
+    "NASBenchGraph",
     "PolynomialFilter",
     "Product",
     "Space",
+    "Training",
     "canonical",
     "cell_string",
     "computation",

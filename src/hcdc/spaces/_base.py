@@ -14,7 +14,7 @@ from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError
 from hcdc.networks import Network
 from hcdc.spaces._candidate import Candidate
-from hcdc.spaces._dimension import TRAINING, Dimension, check_names
+from hcdc.spaces._dimension import TRAINING, Dimension, check_names, nudged
 from hcdc.spaces._words import words
 
 
@@ -28,10 +28,12 @@ class Space(ABC):
     Attributes:
         batched: All candidates have the same parameter shapes, and the relaxed network at ``encode(config)``
             *is* the candidate, so many candidates can train in one batch.
+        plain: It leaves the network to the task: a small ResNet, MLP or GCN, see `sizes`.
     """
 
     name: str
     batched: bool = False
+    plain: bool = False
 
     @property
     @abstractmethod
@@ -73,6 +75,46 @@ class Space(ABC):
         """The candidate that computes the same as a configuration; itself by default."""
         return config
 
+    def decisions(self) -> tuple[int, ...] | None:
+        """Numbers of options of the independent choices behind a configuration; None if some are continuous.
+
+        By default one choice per dimension. `to_numbers` and `from_numbers` convert.
+        """
+        dimensions = self.dimensions()
+        discrete = all(d.distribution == "choice" for d in dimensions)
+        return tuple(len(d.choices) for d in dimensions) if discrete else None
+
+    def to_numbers(self, config: Config) -> tuple[int, ...]:
+        """The number of the chosen option, for each of `decisions`."""
+        self.check(config)
+        return tuple(d.number(config[d.name]) for d in self.dimensions())
+
+    def from_numbers(self, numbers: Sequence[int]) -> Config:
+        """The configuration with these options."""
+        return {d.name: d.choices[n] for d, n in zip(self.dimensions(), numbers)}
+
+    def neighbours(self, config: Config) -> list[Config]:
+        """The configurations that differ in one of `decisions`."""
+        sizes = self.decisions()
+        if sizes is None:
+            raise InputError(
+                f"space '{self.name}' has continuous hyperparameters, so a configuration has no list of "
+                "neighbours; use a finite space"
+            )
+        return [self.from_numbers(numbers) for numbers in nearby(self.to_numbers(config), sizes)]
+
+    def mutate(self, config: Config, rng: np.random.Generator) -> Config:
+        """A random neighbour; in a space with continuous hyperparameters, one of them is moved a little.
+
+        A configuration without neighbours (the only one of its space) is returned unchanged.
+        """
+        if self.decisions() is not None:
+            near = self.neighbours(config)
+            return near[int(rng.integers(len(near)))] if near else dict(config)
+        present = [d for d in self.dimensions() if d.name in config]
+        moved = present[int(rng.integers(len(present)))]
+        return {**config, moved.name: nudged(moved, config[moved.name], rng)}
+
     @abstractmethod
     def spec(self) -> dict[str, Any]:
         """A JSON-able description from which `hcdc.spaces.from_spec` rebuilds the space."""
@@ -82,6 +124,10 @@ class Space(ABC):
         if config is not None:
             self.check(config)
         return None
+
+    def sizes(self, config: Config | None) -> dict[str, Any]:
+        """Width and depth of the task's own network that a configuration asks for, if any."""
+        return {name: config[name] for name in ("width", "depth") if config is not None and name in config}
 
     def candidate(self, config: Config, features: int, classes: int) -> Candidate:
         """The network of ``config`` and what differs in its training.
@@ -127,6 +173,10 @@ class Space(ABC):
         described: list[float] = self.encode(config).tolist()
         return described
 
+    def structure(self, config: Config) -> dict[str, float]:
+        """Further figures of an architecture that cost nothing to know, by name; none by default."""
+        return {}
+
     def parameter_count(self, config: Config, features: int, classes: int) -> int | None:
         """Number of parameters of the candidate's network: the cheapest way to rank."""
         network = self.network(features, classes, config)
@@ -140,6 +190,16 @@ class Space(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.words()})"
+
+
+def nearby(numbers: tuple[int, ...], sizes: Sequence[int]) -> list[tuple[int, ...]]:
+    """All changes of one of ``numbers`` to another option, given the numbers of options."""
+    return [
+        (*numbers[:k], option, *numbers[k + 1 :])
+        for k, size in enumerate(sizes)
+        for option in range(size)
+        if option != numbers[k]
+    ]
 
 
 def stack(space: Space, configs: Sequence[Config]) -> Tensor:

@@ -61,7 +61,7 @@ class Box(Space):
         for name, kind in zip(self.names, self.scale):
             if kind not in SCALES:
                 raise unknown_name(f"scale of {name}", str(kind), SCALES)
-            if name in ("augment", "optimizer"):
+            if name in ("augment", "optimizer", "schedule"):
                 raise InputError(f"{name}: a box has numbers between bounds; use Finite('{name}', [...])")
         self._dimensions = tuple(
             free(name, SCALES[kind], self.visibility, low=low, high=high)

@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, nearest, unknown_name
 from hcdc.core.recipe import Recipe
@@ -39,6 +41,7 @@ class Dimension:
             (training on a condensed set) or ``"full"`` (only full training). Later stages see it too.
         read_by: What reads it: ``"network"`` (it shapes the space's own network), ``"recipe"`` (it is a
             training setting) or ``"model"`` (the task or the user's model must read it).
+        whole: Values between bounds are whole numbers.
     """
 
     name: str
@@ -48,6 +51,7 @@ class Dimension:
     choices: tuple[Any, ...] = field(default=(), repr=False)
     visibility: str = "alignment"
     read_by: str = "model"
+    whole: bool = False
 
     def __post_init__(self) -> None:
         for what, value, allowed in (
@@ -78,12 +82,34 @@ class Dimension:
             raise InputError(f"{self.name} {value!r} is not a choice; choose one of: {listed(self.choices)}")
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise InputError(f"{self.name}: {value!r} is not a number")
+        if self.whole and not isinstance(value, int):
+            raise InputError(f"{self.name}: {value!r} is not a whole number")
         if not self.low <= value <= self.high:
             raise InputError(f"{self.name}: {value:g} lies outside [{self.low:g}, {self.high:g}]")
+
+    def number(self, value: Any) -> int:
+        """The place of a value among the choices."""
+        return next(k for k, choice in enumerate(self.choices) if _same(value, choice))
 
     def setting(self, value: Any) -> Any:
         """The value for a recipe; `WHOLE` settings are rounded."""
         return round(value) if self.name in WHOLE and isinstance(value, float) else value
+
+
+def nudged(dimension: Dimension, value: Any, rng: np.random.Generator) -> Any:
+    """A value near ``value``: another choice, or a normal step of a tenth of the range on its own scale."""
+    if dimension.distribution == "choice":
+        others = [choice for choice in dimension.choices if not _same(value, choice)]
+        return others[int(rng.integers(len(others)))] if others else value
+    low, high = dimension.low, dimension.high
+    if dimension.distribution == "uniform":
+        moved = value + 0.1 * (high - low) * rng.standard_normal()
+    else:
+        moved = float(f"{value * (high / low) ** (0.1 * rng.standard_normal()):.12g}")
+    if dimension.whole and round(moved) == value:  # a whole number moves by at least 1
+        moved = value + 1 if value == low or (moved > value and value < high) else value - 1
+    moved = min(max(moved, low), high)
+    return round(moved) if dimension.whole else float(moved)
 
 
 def free(name: str, distribution: str, visibility: Mapping[str, str], **bounds: Any) -> Dimension:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -84,6 +85,7 @@ class Finite(Space):
             free(name, "choice", self.visibility, choices=tuple(met.values())) for name, met in found.items()
         )
         self._needed = set(found).intersection(*self._configs)
+        self._full = math.prod(len(d.choices) for d in self._dimensions) == len(self._configs)
 
     def __len__(self) -> int:
         return len(self._configs)
@@ -112,6 +114,18 @@ class Finite(Space):
     def sample(self, count: int, rng: np.random.Generator) -> list[Config]:
         """``count`` configurations in random order; each comes once before any repeats."""
         return [dict(self._configs[i]) for i in draw(len(self), count, rng)]
+
+    def decisions(self) -> tuple[int, ...]:
+        """One per dimension if all combinations are configurations; otherwise one choice among all."""
+        sizes = tuple(len(d.choices) for d in self._dimensions)
+        return sizes if self._full else (len(self),)
+
+    def to_numbers(self, config: Config) -> tuple[int, ...]:
+        self.check(config)
+        return super().to_numbers(config) if self._full else (self._index[config_hash(config)],)
+
+    def from_numbers(self, numbers: Sequence[int]) -> Config:
+        return super().from_numbers(numbers) if self._full else dict(self._configs[numbers[0]])
 
     def encode(self, config: Config) -> Tensor:
         self.check(config)

@@ -17,7 +17,8 @@ from torch import Tensor
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.networks import EDGES, KERNELS, MIXTURE, NONE, OPERATIONS, SKIP, CellNetwork, check_lam, split_edges
-from hcdc.spaces._base import Space
+from hcdc.spaces._base import Space, nearby
+from hcdc.spaces._cell_structure import structure
 from hcdc.spaces._dimension import Dimension, check_names
 from hcdc.spaces._finite import draw, project_simplex
 from hcdc.spaces._registry import register
@@ -252,6 +253,24 @@ class NASBench201(Space):
         numbers = self._operations(config)
         return {"cell": _by_computation().get(computation(numbers), cell_string(numbers))}
 
+    def decisions(self) -> tuple[int, ...]:
+        """The operation of each edge."""
+        return (len(OPERATIONS),) * len(EDGES)
+
+    def to_numbers(self, config: Config) -> tuple[int, ...]:
+        return self._operations(config)
+
+    def from_numbers(self, numbers: Sequence[int]) -> Config:
+        return {"cell": cell_string(list(numbers))}
+
+    def neighbours(self, config: Config) -> list[Config]:
+        """The other candidates that some change of one edge makes."""
+        own, known = self._operations(config), _by_computation()
+        near = [computation(numbers) for numbers in nearby(own, self.decisions())]
+        return [
+            {"cell": known[key]} for key in dict.fromkeys(near) if key in known and key != computation(own)
+        ]
+
     def sample(self, count: int, rng: np.random.Generator) -> list[Config]:
         """``count`` unique connected cells, equally likely; each comes once before any repeats."""
         every = _unique_connected()[self.skip :]
@@ -291,6 +310,10 @@ class NASBench201(Space):
         numbers = self._operations(config)
         counts = [float(numbers.count(operation)) for operation in range(len(OPERATIONS))]
         return [*counts, math.log(self.parameter_count(config, 3, 10))]
+
+    def structure(self, config: Config) -> dict[str, float]:
+        """The cell's operations, its paths by kind, depth, width and longest run of convolutions, by name."""
+        return structure(self._operations(config))
 
     def parameter_count(self, config: Config, features: int, classes: int) -> int:
         return self.network(features, classes, config).parameter_count()

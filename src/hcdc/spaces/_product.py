@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError
-from hcdc.networks import Network, Params, check_lam
+from hcdc.networks import Dropout, Network, Params, check_lam
 from hcdc.spaces._base import Space
 from hcdc.spaces._candidate import Candidate
 from hcdc.spaces._dimension import Dimension, check_names
@@ -39,6 +40,9 @@ class _PartNetwork(Network):
     def init(self, generator: torch.Generator) -> Params:
         return self.network.init(generator)
 
+    def with_dropout(self, dropout: Dropout) -> Self:
+        return dataclasses.replace(self, network=self.network.with_dropout(dropout))
+
     def forward(self, params: Params, lam: Tensor, inputs: Any) -> Tensor:
         return self.network.forward(params, lam[self.part], inputs)
 
@@ -48,7 +52,7 @@ class Product(Space):
     """The product of several spaces: lambdas are concatenated, configurations merged.
 
     It is finite if every part is. At most one part may build a network, which sees its own slice of lambda.
-    ``Product(NASBench201(), Box(["lr"], 1e-3, 1e-1, "log"))`` searches cells and their learning rates.
+    ``Product(NASBench201(), Training(["lr"]))`` searches cells and their learning rates.
 
     Args:
         spaces: Two or more spaces whose configurations have no name in common.
@@ -61,6 +65,7 @@ class Product(Space):
             raise InputError(f"a product needs at least 2 spaces, got {len(spaces)}")
         self.spaces = spaces
         self.batched = all(space.batched for space in spaces)
+        self.plain = any(s.plain for s in spaces) and all(s.network(1, 2) is None for s in spaces)
         self._keys = [{d.name for d in space.dimensions()} for space in spaces]
         for (i, first), (j, second) in itertools.combinations(enumerate(self._keys), 2):
             if clash := sorted(first & second):
@@ -103,6 +108,39 @@ class Product(Space):
 
     def counterpart(self, config: Config) -> Config:
         return _merge([s.counterpart(part) for s, part in zip(self.spaces, self._split(config))])
+
+    def decisions(self) -> tuple[int, ...] | None:
+        each = [space.decisions() for space in self.spaces]
+        found = [sizes for sizes in each if sizes is not None]
+        return tuple(itertools.chain(*found)) if len(found) == len(each) else None
+
+    def to_numbers(self, config: Config) -> tuple[int, ...]:
+        parts = zip(self.spaces, self._split(config))
+        return tuple(number for space, part in parts for number in space.to_numbers(part))
+
+    def from_numbers(self, numbers: Sequence[int]) -> Config:
+        left, parts = list(numbers), []
+        for space in self.spaces:
+            count = len(space.decisions() or ())
+            parts.append(space.from_numbers(left[:count]))
+            left = left[count:]
+        return _merge(parts)
+
+    def neighbours(self, config: Config) -> list[Config]:
+        """The neighbours within each part, the other parts unchanged."""
+        parts = self._split(config)
+        return [
+            _merge([*parts[:k], near, *parts[k + 1 :]])
+            for k, space in enumerate(self.spaces)
+            for near in space.neighbours(parts[k])
+        ]
+
+    def mutate(self, config: Config, rng: np.random.Generator) -> Config:
+        """Mutate one part, chosen at random by its number of dimensions."""
+        parts = self._split(config)
+        sizes = np.array([len(part) for part in parts])
+        k = int(rng.choice(len(parts), p=sizes / sizes.sum()))
+        return _merge([*parts[:k], self.spaces[k].mutate(parts[k], rng), *parts[k + 1 :]])
 
     def _split(self, config: Config) -> list[Config]:
         """The values of each part; refuse unknown keys here, and leave missing ones to the parts."""

@@ -1,6 +1,6 @@
 """What is learned: losses as pure functions of (params, lambda, data)."""
 
-from hcdc.tasks._augment import draw_flip_crop, flip_crop
+from hcdc.tasks._augment import draw_flip_crop, flip_crop, flip_crop_settings
 from hcdc.tasks._base import Task
 from hcdc.tasks._graph import GraphTask
 from hcdc.tasks._image import VALIDATED, ImageTask
@@ -18,6 +18,7 @@ __all__ = [
     "Task",
     "draw_flip_crop",
     "flip_crop",
+    "flip_crop_settings",
     "pixels_as_graph",
     "register_task",
     "task_class",

@@ -6,6 +6,11 @@ import torch
 from torch import Tensor
 
 
+def flip_crop_settings(augment: str, side: int) -> tuple[int, bool]:
+    """Largest shift in pixels and whether to mirror, for a recipe's ``augment`` and images of this width."""
+    return (max(1, side // 8) if "crop" in augment else 0), "flip" in augment
+
+
 def draw_flip_crop(
     generator: torch.Generator, count: int, pad: int = 4, mirror: bool = True
 ) -> tuple[Tensor, Tensor]:

@@ -22,10 +22,15 @@ from hcdc.core.labels import allocate_labels, draw_members, members
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream, stream
 from hcdc.datasets import fingerprint
-from hcdc.networks import Network, Params
-from hcdc.spaces import Space
+from hcdc.networks import Dropout, Network, Params
+from hcdc.spaces import TRAINING, Space
 
 PARTS = ("train", "val", "test")
+NETWORK_SETTINGS = (
+    "steps", "lr", "seeds", "metric", "optimizer", "batch", "lr_end", "clip", "momentum", "schedule",
+    "dropout", "label_smoothing",
+)  # fmt: skip
+"""Recipe settings that a user may change where networks are trained in lanes."""
 
 
 def weighted_mean(each: Tensor, weight: Tensor | None) -> Tensor:
@@ -211,6 +216,11 @@ class Task(ABC):
         """L^train(theta, lambda): loss plus penalty."""
         return self.loss(self.predict(params, lam, data), data) + self.penalty(params, lam)
 
+    def smoothed_loss(self, outputs: Tensor, data: Any, smoothing: float | Tensor) -> Tensor:
+        """`loss` with label smoothing: a share of each target is spread evenly over the classes."""
+        spread = weighted_mean(-outputs.log_softmax(-1).mean(-1), data.weight)
+        return (1 - smoothing) * self.loss(outputs, data) + smoothing * spread
+
     def val_loss(self, params: Params, lam: Tensor, data: Any) -> Tensor:
         """L^val(theta, lambda): loss without penalty."""
         return self.loss(self.predict(params, lam, data), data)
@@ -377,6 +387,11 @@ class Task(ABC):
     recipe_settings: ClassVar[tuple[str, ...]] = ("steps", "lr", "seeds", "metric")
     """Recipe settings that a user may change."""
 
+    @property
+    def training(self) -> Collection[str]:
+        """Training settings that can differ between candidates, see `hcdc.spaces.Training`."""
+        return TRAINING
+
     def check_recipe(self, argument: str, recipe: Recipe) -> None:
         """Refuse a recipe that this task cannot follow; ``argument`` is the user's name for it."""
         return
@@ -397,6 +412,21 @@ class Task(ABC):
             train: The training set, if networks are scored with its statistics.
         """
         return self
+
+    def with_decay(self, weight_decay: float | Tensor) -> Self:
+        """This task with another weight decay in its training loss; also inside ``vmap``."""
+        return self._with(weight_decay=weight_decay)
+
+    def with_dropout(self, dropout: Dropout) -> Self:
+        """This task as one training step sees it; itself if its model has no dropout."""
+        return self
+
+    def _with(self, **changes: Any) -> Self:
+        """A copy with other attributes, which are not checked: they may be batched tensors."""
+        changed = copy.copy(self)
+        for name, value in changes.items():
+            object.__setattr__(changed, name, value)  # tasks may be frozen
+        return changed
 
     def recipes_around(self, recipe: Recipe) -> list[Recipe]:
         """The recipes that probes choose from: itself, twice and half its steps, twice its learning rate."""
@@ -433,7 +463,7 @@ class Task(ABC):
     def fit(self, space: Space) -> None:
         """Refuse a space that this task cannot use, or one with a hyperparameter that nothing reads."""
         self.bind(space, space.sample(1, numpy_stream(0, "fit"))[0])
-        space.check_read(self.reads(space))
+        space.check_read(self.reads(space), self.training)
 
     def reads(self, space: Space) -> Collection[str]:
         """Hyperparameters that the task or its model reads, beside its network and recipe; all by default."""
@@ -445,6 +475,4 @@ class Task(ABC):
 
     def to(self, device: torch.device | str) -> Self:
         """This task with its data on ``device``."""
-        moved = copy.copy(self)
-        object.__setattr__(moved, "data", self.data.to(device))  # tasks may be frozen
-        return moved
+        return self._with(data=self.data.to(device))

@@ -19,9 +19,9 @@ from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream, stream
 from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets import Graph, GraphData, Nodes
-from hcdc.networks import Network, Params
-from hcdc.spaces import Space
-from hcdc.tasks._base import PARTS, Task
+from hcdc.networks import GCN, Dropout, Network, Params
+from hcdc.spaces import TRAINING, Space
+from hcdc.tasks._base import NETWORK_SETTINGS, PARTS, Task
 from hcdc.tasks._registry import register_task
 from hcdc.tasks._soft import soft_accuracy
 
@@ -79,6 +79,7 @@ class GraphTask(Task):
     flags = ("setting",)
     spaces = ("polynomial-filter", "gnn-zoo")
     train_method = "reach"
+    recipe_settings = NETWORK_SETTINGS
     learns = frozenset({"adjacency", "fanout", "nodes"})
 
     def part(self, name: str) -> Nodes:
@@ -128,13 +129,25 @@ class GraphTask(Task):
         return graph_lanes(super().lanes(data, device), data, device)
 
     def parameter_count(self, space: Space, config: Config) -> int | None:
+        if space.plain:
+            return self.bind(space, config)._network().parameter_count()
         return space.parameter_count(config, self.features, self.num_classes)
 
     def reads(self, space: Space) -> Collection[str]:
-        return ()
+        """Width and depth of its own network, a GCN, if the space leaves the network to the task."""
+        return ("width", "depth") if space.plain else ()
+
+    @property
+    def training(self) -> Collection[str]:
+        return [name for name in TRAINING if name != "augment"]
+
+    def with_dropout(self, dropout: Dropout) -> GraphTask:
+        return self._with(net=self._network().with_dropout(dropout))
 
     def bind(self, space: Space, config: Config | None = None) -> GraphTask:
         net = space.network(self.features, self.data.num_classes, config)
+        if net is None and space.plain:
+            net = GCN(self.features, self.num_classes, **space.sizes(config))
         if net is None or net.takes != "graph":
             raise InputError(f"space '{space.name}' builds no graph network; use PolynomialFilter or GNNZoo")
         return dataclasses.replace(self, net=net)

@@ -21,9 +21,9 @@ from hcdc.core.plugins import load_attribute
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import derive, stream
 from hcdc.datasets import ImageData, Images
-from hcdc.networks import ConvNet, Factory, ModuleNetwork, Network, Params, factory_name
+from hcdc.networks import ConvNet, Dropout, Factory, ModuleNetwork, Network, Params, ResNet, factory_name
 from hcdc.spaces import Space
-from hcdc.tasks._augment import draw_flip_crop, flip_crop
+from hcdc.tasks._augment import draw_flip_crop, flip_crop, flip_crop_settings
 from hcdc.tasks._base import PARTS, Task
 from hcdc.tasks._registry import register_task
 from hcdc.tasks._soft import soft_accuracy
@@ -48,8 +48,9 @@ class ImageTask(Task):
 
     Attributes:
         data: The data set.
-        model: ``"space"``: networks of the search space (NAS-Bench-201 cells); ``"convnet"``: ConvNet-3; or
-            your own factory, see `ModuleNetwork`.
+        model: ``"space"``: networks of the search space (NAS-Bench-201 cells), or small ResNets if the space
+            has training settings only (`hcdc.spaces.Training`); ``"convnet"``: ConvNet-3; or your own
+            factory, see `ModuleNetwork`.
         weight_decay: Coefficient of ``w/2 ||theta||^2``.
         smooth: Use minus the soft accuracy as validation loss, see `soft_accuracy`; set by `target`.
         net: The network, set by `bind`.
@@ -67,7 +68,7 @@ class ImageTask(Task):
 
     kind = "image"
     flags = ("model",)
-    spaces = ("nasbench201",)
+    spaces = ("nasbench201", "training")
     engine = "streams"
     preset = "images"
     anchored = False
@@ -158,6 +159,8 @@ class ImageTask(Task):
                 )
             return ModuleNetwork(self.model, config, self.num_classes)
         net = None if space is None else space.network(channels, self.num_classes, config)
+        if net is None and space is not None and space.plain:
+            return ResNet(channels, self.num_classes, **space.sizes(config))
         if net is None or net.takes != "image":
             name = "none" if space is None else space.name
             raise InputError(
@@ -177,7 +180,7 @@ class ImageTask(Task):
         return "model 'convnet' is one network for all candidates of a space"
 
     def parameter_count(self, space: Space, config: Config) -> int | None:
-        if self.own_model:
+        if self.own_model or space.plain:
             return self.network(space, config).parameter_count()
         return space.parameter_count(config, self.features, self.num_classes)
 
@@ -203,7 +206,12 @@ class ImageTask(Task):
         return f"{config_hash(config)}-{content_key({'most': f'{most:.2e}', 'outputs': told.tolist()})}"
 
     def reads(self, space: Space) -> Collection[str]:
-        return super().reads(space) if self.own_model else ()
+        if self.own_model:
+            return super().reads(space)
+        return ("width", "depth") if space.plain and self.model == "space" else ()
+
+    def with_dropout(self, dropout: Dropout) -> ImageTask:
+        return self._with(net=self._network().with_dropout(dropout))
 
     def bind(self, space: Space, config: Config | None = None) -> ImageTask:
         return dataclasses.replace(self, net=self.network(space, config))
@@ -239,13 +247,6 @@ class ImageTask(Task):
 
     def penalty(self, params: Params, lam: Tensor) -> Tensor:
         return 0.5 * self.weight_decay * torch.stack([p.square().sum() for p in params.values()]).sum()
-
-    def score(self, outputs: Tensor, data: Images) -> Tensor:
-        """Accuracy, weighted like the loss."""
-        right = (outputs.argmax(-1) == data.y).to(outputs.dtype)
-        if data.weight is None:
-            return right.mean()
-        return (right * data.weight).sum() / data.weight.sum()
 
     def labels(self, part: str, size: int) -> Tensor:
         """Labels ``[size]`` of a small set, sorted by class: equal counts, one more for the first classes."""
@@ -327,10 +328,6 @@ class ImageTask(Task):
         return full, small
 
     def check_recipe(self, argument: str, recipe: Recipe) -> None:
-        if recipe.optimizer != "sgd":
-            raise InputError(
-                f"{argument} setting optimizer '{recipe.optimizer}': images are trained by 'sgd'"
-            )
         if recipe.statistics == "train" and self.own_model:
             raise InputError(
                 f"{argument} setting statistics 'train': your own modules are scored with the statistics "
@@ -390,8 +387,7 @@ class ImageTask(Task):
         if recipe.augment == "none":
             return data
         x = self.inputs(data.x)
-        pad, mirror = max(1, x.shape[-1] // 8), recipe.augment == "flip-crop"
-        flip, shift = draw_flip_crop(generator, len(x), pad, mirror)
+        flip, shift = draw_flip_crop(generator, len(x), *flip_crop_settings(recipe.augment, x.shape[-1]))
         return dataclasses.replace(data, x=flip_crop(x, flip.to(x.device), shift.to(x.device)))
 
     # --- description --------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -10,10 +11,11 @@ from torch import Tensor
 
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError, unknown_name
+from hcdc.core.recipe import Recipe
 from hcdc.datasets import Rows, TableData
-from hcdc.networks import Params
-from hcdc.spaces import Box, Space
-from hcdc.tasks._base import PARTS, Task
+from hcdc.networks import Dropout, Params
+from hcdc.spaces import TRAINING, Box, Space
+from hcdc.tasks._base import NETWORK_SETTINGS, PARTS, Task
 from hcdc.tasks._registry import register_task
 
 MODELS = ("ridge", "logistic", "mlp")
@@ -28,21 +30,27 @@ class TableTask(Task):
 
         mean_i l(f(x_i), y_i) + sum_j 10^lambda_j / 2 ||W_j||^2 + w / 2 ||other parameters||^2,
 
-    where l is the cross-entropy for classes and ``(f - y)^2 / 2`` for values.
+    where l is the cross-entropy for classes and ``(f - y)^2 / 2`` for values. In a space without penalties
+    (`hcdc.spaces.Training`), w is the penalty of all parameters.
 
     Args:
         data: The table.
-        model: ``"ridge"`` (linear, values), ``"logistic"`` (linear, classes) or ``"mlp"`` (one hidden tanh
-            layer, values or classes).
-        width: Hidden units of the network.
-        weight_decay: w, the penalty of parameters without a lambda (biases, output layer).
+        model: ``"ridge"`` (linear, values), ``"logistic"`` (linear, classes) or ``"mlp"`` (hidden tanh
+            layers, with dropout after each in training; values or classes).
+        width: Hidden units of each layer of the network.
+        weight_decay: w, the penalty of parameters without a lambda (biases, later layers).
         penalty: ``"per-feature"`` (H = d) or ``"single"``: one penalty for all features (H = 1).
+        depth: Hidden layers of the network.
     """
 
     kind = "table"
     data: TableData
     flags = ("model",)
     stands_alone = True
+    recipe_settings = NETWORK_SETTINGS
+    dropout: Dropout | None = None
+    penalised = True
+    """Whether the first numbers of lambda are penalties; set by `bind`."""
 
     def __init__(
         self,
@@ -51,6 +59,7 @@ class TableTask(Task):
         width: int = 16,
         weight_decay: float = 1e-4,
         penalty: str = "per-feature",
+        depth: int = 1,
     ):
         if not isinstance(data, TableData):
             raise InputError(
@@ -69,9 +78,10 @@ class TableTask(Task):
             raise InputError(
                 "model 'logistic' predicts classes, but this table has values; choose 'ridge' or 'mlp'"
             )
-        if width < 1 or not weight_decay >= 0:
+        if min(width, depth) < 1 or not weight_decay >= 0:
             raise InputError(
-                f"width must be at least 1 and weight_decay at least 0, got {width} and {weight_decay}"
+                "depth and width must be at least 1 and weight_decay at least 0, got "
+                f"{depth}, {width} and {weight_decay}"
             )
         for part in PARTS:
             if not bool(torch.isfinite(getattr(data, part).x).all()):
@@ -79,7 +89,7 @@ class TableTask(Task):
                     f"the {part} rows of '{data.name}' have NaN or infinite features; fill or drop them"
                 )
         self.data, self.model, self.width, self.weight_decay = data, model, width, weight_decay
-        self.penalty_kind = penalty
+        self.penalty_kind, self.depth = penalty, depth
 
     @property
     def features(self) -> int:
@@ -109,12 +119,49 @@ class TableTask(Task):
         return Box([f"penalty_{name}" for name in names], 1e-4, 10.0, "log")
 
     def bind(self, space: Space, config: Config | None = None) -> TableTask:
-        if space.dimension != self.dimension:
+        """This task with the penalties, and the width and depth, that a space has.
+
+        Penalties come first in lambda. A space of training settings alone has none.
+        """
+        if space.plain and not self._penalties(space):
+            return self._with(penalised=False, **space.sizes(config))
+        first = [d.name for d in space.dimensions()[: self.dimension] if d.distribution != "choice"]
+        leading = len(first) == self.dimension and first == self._penalties(space)
+        if not leading and space.dimension != self.dimension:
             raise InputError(
                 f"space '{space.name}' has {space.dimension} dimensions, but this TableTask has "
                 f"{self.dimension} penalties; use task.space()"
             )
-        return self
+        return self._with(**space.sizes(config)) if space.plain else self
+
+    def _penalties(self, space: Space) -> list[str]:
+        """Names of the penalties of features: what neither training nor the network reads."""
+        known = {"width", "depth"} if space.plain else set()
+        return [d.name for d in space.dimensions() if d.read_by == "model" and d.name not in known]
+
+    def reads(self, space: Space) -> Collection[str]:
+        sizes = ("width", "depth") if space.plain and self.model == "mlp" else ()
+        return [*self._penalties(space), *sizes]
+
+    @property
+    def training(self) -> Collection[str]:
+        unread = {"augment"}
+        unread |= set() if self.model == "mlp" else {"dropout"}
+        unread |= {"label_smoothing"} if self.num_classes is None else set()
+        return [name for name in TRAINING if name not in unread]
+
+    def check_recipe(self, argument: str, recipe: Recipe) -> None:
+        for name in ("dropout", "label_smoothing"):
+            if getattr(recipe, name) and name not in self.training:
+                raise InputError(
+                    f"{argument} setting {name} {getattr(recipe, name)}: this model has none; 0 is"
+                )
+
+    def by_recipe(self, recipe: Recipe, train: Any = None) -> TableTask:
+        return self if self.penalised else self._with(weight_decay=recipe.weight_decay)
+
+    def with_dropout(self, dropout: Dropout) -> TableTask:
+        return self._with(dropout=dropout)
 
     @classmethod
     def from_flags(cls, data: TableData, model: str = "linear", **flags: Any) -> TableTask:
@@ -132,9 +179,10 @@ class TableTask(Task):
 
         if self.model != "mlp":
             return {"weight": draw(self.features, self.outputs), "bias": like.new_zeros(self.outputs)}
-        return {
-            "weight": draw(self.features, self.width),
-            "bias": like.new_zeros(self.width),
+        params = {"weight": draw(self.features, self.width), "bias": like.new_zeros(self.width)}
+        for k in range(1, self.depth):
+            params |= {f"weight{k}": draw(self.width, self.width), f"bias{k}": like.new_zeros(self.width)}
+        return params | {
             "out_weight": draw(self.width, self.outputs),
             "out_bias": like.new_zeros(self.outputs),
         }
@@ -142,14 +190,21 @@ class TableTask(Task):
     def predict(self, params: Params, lam: Tensor, data: Rows) -> Tensor:
         """Logits ``[m, classes]`` or values ``[m, 1]``; lambda acts through the penalty only."""
         hidden = data.x @ params["weight"] + params["bias"]
-        return (
-            hidden if self.model != "mlp" else torch.tanh(hidden) @ params["out_weight"] + params["out_bias"]
-        )
+        if self.model != "mlp":
+            return hidden
+        for k in range(1, self.depth + 1):
+            weight, bias = ("out_weight", "out_bias") if k == self.depth else (f"weight{k}", f"bias{k}")
+            hidden = torch.tanh(hidden)
+            hidden = hidden if self.dropout is None else self.dropout(hidden, k)
+            hidden = hidden @ params[weight] + params[bias]
+        return hidden
 
     def penalty(self, params: Params, lam: Tensor) -> Tensor:
-        if lam.shape != (self.dimension,):
+        if not self.penalised:
+            return self.weight_decay * torch.stack([p.square().sum() for p in params.values()]).sum() / 2
+        if lam.dim() != 1 or len(lam) < self.dimension:
             raise InputError(f"lam has shape {tuple(lam.shape)}; this TableTask needs ({self.dimension},)")
-        total = (10.0**lam * params["weight"].square().sum(1)).sum()
+        total = (10.0 ** lam[: self.dimension] * params["weight"].square().sum(1)).sum()
         for name, value in params.items():
             if name != "weight":
                 total = total + self.weight_decay * value.square().sum()
@@ -182,4 +237,5 @@ class TableTask(Task):
             "width": self.width,
             "weight_decay": self.weight_decay,
             "penalty": self.penalty_kind,
+            **({"depth": self.depth} if self.depth > 1 else {}),
         }

@@ -34,12 +34,12 @@ from hcdc.training._job import Job, Predictor, Result, group_by_recipe
 from hcdc.training._lanes import Lanes
 from hcdc.training._many import (
     Scores,
-    adam_step,
     init_many,
     score_many,
     train_many,
 )
 from hcdc.training._networks import train_networks
+from hcdc.training._optimizers import adam_step
 from hcdc.training._streams import Streams
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Adam on plain tensors (importing torch.optim takes seconds, and it hides its state)."""
+"""Adam on plain tensors, with a state that can be saved."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from hcdc.core.checkpoint import Resumable
 from hcdc.networks import Params
-from hcdc.training._many import adam_step
+from hcdc.training._optimizers import adam_step
 
 
 class Adam(Resumable):

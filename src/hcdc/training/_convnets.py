@@ -231,7 +231,6 @@ def convnet_accuracy(
     epochs: int | None = None,
     seed: int = 0,
     recipe: ConvNetRecipe | None = None,
-    on_epoch: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Test accuracy of ConvNets trained on a small set of images, by the published protocol.
 
@@ -246,7 +245,6 @@ def convnet_accuracy(
         epochs: Defaults to 1000 with augmentation and 300 without.
         seed: Seed for the whole measurement.
         recipe: Other settings; ``epochs`` and ``augment`` given here take precedence.
-        on_epoch: See `train_convnets`.
 
     Returns:
         ``test_accuracy`` (mean over networks), ``test_std``, the list ``test_accuracies``, ``networks``,
@@ -259,10 +257,7 @@ def convnet_accuracy(
     task = ImageTask(data.to(train.x.device), model="convnet")
     net, test = recipe.net(task), task.test
     seeds = [derive(seed, "convnet", k) for k in range(networks)]
-    found = [
-        accuracy(task, net, params, test)
-        for params in train_convnets(task, train, seeds, recipe, on_epoch=on_epoch)
-    ]
+    found = [accuracy(task, net, params, test) for params in train_convnets(task, train, seeds, recipe)]
     scores = torch.stack(found).cpu()
     return {
         "test_accuracy": float(scores.mean()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from hcdc.core.errors import unknown_name
 from hcdc.core.progress import Phase
 from hcdc.core.recipe import Recipe
 from hcdc.networks import Params
-from hcdc.spaces import Space
+from hcdc.spaces import Candidate, Space
 from hcdc.tasks import Task
 from hcdc.training._job import Job, Predictor, Result, group_by_recipe
 
@@ -23,10 +23,26 @@ Groups = list[Params]
 
 
 class Engine(ABC):
-    """Trains and scores candidates. A subclass says how to do this for candidates with the same recipe.
+    """Trains and scores candidates. A subclass says how to do this for candidates that can train together.
 
-    ``made``, ``parameters``, ``predictors`` and ``scored`` receive a job whose candidates share one recipe.
+    ``made``, ``parameters``, ``predictors`` and ``scored`` receive a job whose candidates share one recipe,
+    except for the settings of ``apart``, which are in the job's ``own``.
     """
+
+    def apart(self, job: Job) -> Collection[str]:
+        """Recipe settings in which candidates that train together may differ."""
+        return ()
+
+    def shapes(self, job: Job, candidates: Sequence[Candidate]) -> Sequence[str]:
+        """What else candidates must agree in to train together; empty if nothing."""
+        return ()
+
+    def groups(self, job: Job) -> list[tuple[list[int], Job]]:
+        """Group the candidates that can train together."""
+        sizes = job.task.features, job.task.num_classes or 1
+        candidates = [job.space.candidate(config, *sizes) for config in job.configs]
+        differences = [candidate.recipe for candidate in candidates]
+        return group_by_recipe(job, differences, self.apart(job), self.shapes(job, candidates))
 
     def train_at_once(self, job: Job) -> int:
         """How many candidates to train before saving their parameters."""
@@ -55,7 +71,7 @@ class Engine(ABC):
     def train(self, job: Job) -> list[Predictor]:
         """Train every candidate for each seed of its recipe; returns one predictor per candidate."""
         assert len(job.trains) == 1, "predictors are trained on one set"
-        groups = _groups(job)
+        groups = self.groups(job)
         own = {k: part for numbers, part in groups for k in numbers}
         made = [self.made(own[k], config) for k, config in enumerate(job.configs)]
         store, kind = job.checkpoint or Checkpoint(None), torch.device(job.device).type
@@ -63,7 +79,7 @@ class Engine(ABC):
         marks = [
             {
                 "candidate": job.task.identity(job.space, config),
-                "recipe": own[k].recipe.as_dict(),
+                "recipe": own[k].recipe_of(k).as_dict(),
                 "device": kind,
             }
             for k, config in enumerate(job.configs)
@@ -96,7 +112,7 @@ class Engine(ABC):
         """
         results: list[dict[int, Result]] = [{} for _ in job.trains]
         _begin(job.phase, 0)
-        for numbers, part in _groups(job):
+        for numbers, part in self.groups(job):
             for batch in _batches(numbers, self.score_at_once(part)):
                 for done, found in zip(results, self.scored(part.some(batch))):
                     done.update(zip(batch, found))
@@ -104,12 +120,6 @@ class Engine(ABC):
                     job.on_batch([(job.configs[k], results[0][k]) for k in batch])
                 _tell(job.phase, len(results[0]))
         return [[done[k] for k in range(len(job.configs))] for done in results]
-
-
-def _groups(job: Job) -> list[tuple[list[int], Job]]:
-    """Group the candidates by recipe."""
-    sizes = job.task.features, job.task.num_classes or 1
-    return group_by_recipe(job, [job.space.candidate(config, *sizes).recipe for config in job.configs])
 
 
 def _batches(numbers: Sequence[int], at_once: int) -> list[list[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,25 +13,33 @@ from torch import Tensor
 
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import NumericalError
+from hcdc.core.seeds import derive
 from hcdc.networks import Params
-from hcdc.spaces import stack
+from hcdc.spaces import Candidate, stack
 from hcdc.tasks import Task
 from hcdc.training._engine import Engine, Groups, register_engine
 from hcdc.training._job import Job, Predictor, Result
-from hcdc.training._many import Scores, init_many, score_many, train_many
+from hcdc.training._many import LANE_SETTINGS, Scores, init_many, score_many, train_many
 
 
 @register_engine("lanes")
 class Lanes(Engine):
     """Trains in batches with ``vmap``. For graphs, tables and every task without an engine of its own.
 
-    Candidates with the same parameter shapes are scored in batches, others one by one.
-    Initialisations are keyed by (seed, role, configuration, repeat).
+    Candidates with the same network and number of steps, batch size, optimiser and schedule are scored in
+    batches, each with its own learning rate, weight decay, momentum, dropout and label smoothing.
+    Initialisations and dropout are keyed by (seed, role, configuration, repeat).
     """
 
+    def apart(self, job: Job) -> Collection[str]:
+        """The settings of lanes, except those that the task's model reads: they may change its shape."""
+        read = job.task.reads(job.space)
+        return [name for name in LANE_SETTINGS if name not in read]
+
+    def shapes(self, job: Job, candidates: Sequence[Candidate]) -> Sequence[str]:
+        return [candidate.shape for candidate in candidates]
+
     def score_at_once(self, job: Job) -> int:
-        if not job.space.batched:
-            return 1
         return max(1, job.task.lanes(job.trains[0], job.device) // job.recipe.seeds)
 
     def made(self, job: Job, config: Config) -> Task:
@@ -58,7 +66,12 @@ class Lanes(Engine):
         """Train the job's candidates; returns parameters ``[B R, ...]``."""
         keys = [(config_hash(config), repeat) for config in job.configs for repeat in range(job.recipe.seeds)]
         start = init_many(bound, keys, job.seed, job.role, job.device)
-        return train_many(bound, start, lam, train, job.recipe)
+        masks = torch.tensor([derive(job.seed, f"{job.role}-dropout", *key) for key in keys])
+        own = {
+            name: torch.tensor([each[name] for each in job.own]).repeat_interleave(job.recipe.seeds).to(lam)
+            for name in (job.own[0] if job.own else ())
+        }
+        return train_many(bound, start, lam, train, job.recipe, own, masks)
 
     def scored(self, job: Job) -> list[list[Result]]:
         return [self._on_set(job, train, parts) for train, parts in zip(job.trains, job.own_parts)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,13 @@ from torch.func import grad, vmap
 from hcdc.core.errors import NumericalError
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
-from hcdc.networks import Params
+from hcdc.networks import Dropout, Params
 from hcdc.tasks import Task
-from hcdc.training._networks import MOMENTUM, batches, learning_rates
+from hcdc.training._networks import batches
+from hcdc.training._optimizers import LaneOptimizer
+
+LANE_SETTINGS = ("lr", "lr_end", "weight_decay", "momentum", "dropout", "label_smoothing")
+"""Recipe settings that lanes of one batch may have of their own."""
 
 
 def init_many(
@@ -26,57 +30,64 @@ def init_many(
     return {name: torch.stack([params[name] for params in drawn]).to(device) for name in drawn[0]}
 
 
-def train_many(task: Task, params: Params, lam: Tensor, data: Any, recipe: Recipe) -> Params:
-    """Minimise ``task.train_loss`` for all lanes at once; lanes share batches and their augmentation.
+def train_many(
+    task: Task,
+    params: Params,
+    lam: Tensor,
+    data: Any,
+    recipe: Recipe,
+    own: Mapping[str, Tensor] | None = None,
+    keys: Tensor | None = None,
+) -> Params:
+    """Minimise the training loss for all lanes at once; lanes share batches and their augmentation.
 
     Args:
         task: A bound task. Its training loss includes weight decay; the recipe's own is ignored.
         params: Initial parameters, ``[B, ...]`` each; left unchanged.
         lam: Hyperparameters ``[B, H]``.
         data: The training set, shared by the lanes.
-        recipe: Optimiser, steps and learning rate.
+        recipe: Optimiser, steps, and the settings that all lanes share.
+        own: Settings per lane ``[B]``, from `LANE_SETTINGS`.
+        keys: Dropout's key of each lane ``[B]``; its number by default.
 
     Returns:
         The parameters after the last step, ``[B, ...]`` each.
     """
     task.prepare(data)
-    gradient = vmap(grad(task.train_loss), in_dims=(0, 0, None))
+    own = own or {}
+    drawn = torch.arange(len(lam)) if keys is None else keys
+    gradient = vmap(grad(_lane_loss(task, recipe, own)), in_dims=(0, 0, None, 0, 0, None))
     theta = {name: tensor.clone() for name, tensor in params.items()}
-    first = {name: torch.zeros_like(tensor) for name, tensor in theta.items()}
-    second = {name: torch.zeros_like(tensor) for name, tensor in theta.items()}
+    optimizer = LaneOptimizer(theta, recipe, own, own.get("weight_decay", getattr(task, "weight_decay", 0.0)))
     small = 0 < recipe.batch < len(data)
     order = batches(len(data), recipe.batch, recipe.steps, stream(0, "many-batches")) if small else None
-    rates, chance = learning_rates(recipe).tolist(), stream(0, "many-augmentations")
-    for step in range(1, recipe.steps + 1):
-        some = data if order is None else task.subset(data, order[step - 1].to(lam.device))
+    chance, drawn = stream(0, "many-augmentations"), drawn.to(lam.device)
+    for step in range(recipe.steps):
+        some = data if order is None else task.subset(data, order[step].to(lam.device))
         some = task.augmented(some, recipe, chance)
-        found = gradient(theta, lam, some)
-        if recipe.optimizer == "sgd":
-            sgd_step(theta, found, first, rates[step - 1], recipe.clip)
-        else:
-            adam_step(theta, found, first, second, step, recipe.lr)
+        number = torch.tensor(step, device=lam.device)
+        optimizer.step(gradient(theta, lam, some, dict(own), drawn, number))
     return theta
 
 
-def sgd_step(theta: Params, gradient: Params, momentum: Params, lr: float, clip: float) -> None:
-    """One SGD step with momentum, in place; ``clip`` limits each lane's gradient norm (0: no limit)."""
-    if clip:
-        squares = torch.stack([g.flatten(1).square().sum(1) for g in gradient.values()]).sum(0)
-        shrink = (clip / (squares.sqrt() + 1e-6)).clamp_max(1.0)
-        gradient = {name: g * shrink.view(-1, *[1] * (g.dim() - 1)) for name, g in gradient.items()}
-    for name, g in gradient.items():
-        momentum[name].mul_(MOMENTUM).add_(g)
-        theta[name].sub_(momentum[name], alpha=lr)
+def _lane_loss(task: Task, recipe: Recipe, own: Mapping[str, Tensor]) -> Callable[..., Tensor]:
+    """The training loss of one lane: of (params, lambda, data, its own settings, dropout's key, the step)."""
+    decoupled = recipe.optimizer == "adamw"
+    drops, smooths = (name in own or getattr(recipe, name) > 0 for name in ("dropout", "label_smoothing"))
 
+    def loss(p: Params, l: Tensor, data: Any, own: Mapping[str, Tensor], key: Tensor, step: Tensor) -> Tensor:
+        now = task
+        if decoupled or "weight_decay" in own:
+            now = now.with_decay(0.0 if decoupled else own["weight_decay"])
+        if drops:
+            now = now.with_dropout(Dropout(own.get("dropout", recipe.dropout), key).at(step))
+        if not smooths:
+            return now.train_loss(p, l, data)
+        outputs = now.predict(p, l, data)
+        smoothing = own.get("label_smoothing", recipe.label_smoothing)
+        return now.smoothed_loss(outputs, data, smoothing) + now.penalty(p, l)
 
-def adam_step(theta: Params, gradient: Params, first: Params, second: Params, step: int, lr: float) -> None:
-    """One Adam step in place (beta .9 and .999, eps 1e-8, bias-corrected)."""
-    size = lr / (1 - 0.9**step)
-    root = (1 - 0.999**step) ** 0.5
-    for name, g in gradient.items():
-        first[name].lerp_(g, 0.1)
-        second[name].mul_(0.999).addcmul_(g, g, value=0.001)
-        theta[name].addcdiv_(first[name], second[name].sqrt().div_(root).add_(1e-8), value=-size)
+    return loss
 
 
 @dataclass(frozen=True)

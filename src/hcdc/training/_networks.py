@@ -14,7 +14,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -24,25 +24,22 @@ from torch.nn import functional as F
 
 from hcdc.core.errors import InputError
 from hcdc.core.recipe import Recipe
-from hcdc.core.seeds import stream
+from hcdc.core.seeds import derive, stream
 from hcdc.datasets import Images
-from hcdc.networks import Network, Params
-from hcdc.tasks import draw_flip_crop, flip_crop
+from hcdc.networks import Dropout, Network, Params
+from hcdc.tasks import draw_flip_crop, flip_crop, flip_crop_settings
 from hcdc.training._captured import record
+from hcdc.training._optimizers import VectorOptimizer
+from hcdc.training._weights import PRECISION, Layout, weights
 
-STREAMS = 16
+STREAMS = 8
 """Networks that train at the same time on CUDA."""
 
 CHUNK = 10
 """Steps launched on a stream at a time."""
 
-MOMENTUM = 0.9
 LANES = 8
 """Most trainings of one network (repeats and training sets) that run as one on CUDA."""
-
-PRECISION = torch.bfloat16
-"""Type of convolutions on CUDA; parameters are updated in float32. Not float16: its one-kernel BatchNorm
-occupies the whole device, so networks on other streams wait."""
 
 T = TypeVar("T")
 After = Callable[[int, int, range, Params], T]
@@ -52,7 +49,7 @@ After = Callable[[int, int, range, Params], T]
 def train_networks(
     networks: Sequence[Network],
     trains: Sequence[Images],
-    recipe: Recipe,
+    recipes: Recipe | Sequence[Recipe],
     after: After[T],
     *,
     seed: int,
@@ -69,7 +66,8 @@ def train_networks(
     Args:
         networks: Image networks.
         trains: Training sets of equal size and shape, on ``device``.
-        recipe: SGD steps and repeats (``seeds``).
+        recipes: How to train: one recipe for all networks, or one for each. They may differ in everything but
+            the repeats (``seeds``).
         after: Called as soon as networks are trained, with those repeats on one training set that trained
             as one and the parameters of `Network.side_by_side` for that many. On CUDA its work runs on the
             network's stream, and its result is read after everything is done. Parameters are reused
@@ -80,14 +78,13 @@ def train_networks(
     Returns:
         What ``after`` returned, by network, training set and call.
     """
-    if recipe.optimizer != "sgd":
-        raise InputError(f"images are trained by optimizer 'sgd', and this recipe has '{recipe.optimizer}'")
+    each = [recipes] * len(networks) if isinstance(recipes, Recipe) else list(recipes)
     shapes = {tuple(train.x.shape) for train in trains}
     if len(shapes) != 1:
         raise InputError(f"training sets of one shape are needed, got {sorted(shapes)}")
     if any(train.weight is not None for train in trains):
         raise InputError("training images have weights, which only validation supports; leave them out")
-    run = _Runs(trains, recipe, after, seed, role, torch.device(device), inputs)
+    run = _Runs(trains, each, after, seed, role, torch.device(device), inputs)
     if run.device.type == "cuda":
         return _on_streams(run, networks, streams)
 
@@ -116,50 +113,93 @@ def batches(count: int, batch: int, steps: int, generator: torch.Generator) -> T
     return torch.cat(epochs)[:steps]
 
 
-def learning_rates(recipe: Recipe) -> Tensor:
-    """The learning rate of each step ``[steps]``: a cosine from ``lr`` to ``lr_end``."""
-    t = torch.arange(recipe.steps) / recipe.steps
-    return recipe.lr_end + (recipe.lr - recipe.lr_end) * (1 + torch.cos(math.pi * t)) / 2
-
-
 @dataclass(frozen=True)
 class _Runs:
     """The arguments of `train_networks` that all networks share."""
 
     trains: Sequence[Images]
-    recipe: Recipe
+    recipes: Sequence[Recipe]
     after: After[Any]
     seed: int
     role: str
     device: torch.device
     inputs: Callable[[Tensor], Tensor]
+    _shared: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def shared(self, key: Any, make: Callable[[], T]) -> T:
+        """What several networks read, made once; on CUDA it is ready before another stream reads it."""
+        if key not in self._shared:
+            self._shared[key] = make()
+            if self.device.type == "cuda":
+                torch.cuda.current_stream(self.device).synchronize()
+        found: T = self._shared[key]
+        return found
+
+    def start(self, network: Network, layout: Layout, repeats: range, sets: int) -> Tensor:
+        """theta_0 ``[R P]`` on the device; layers that networks have in common are drawn and moved once."""
+        family = network.family()
+
+        def drawn() -> list[Params]:
+            return [family.init(stream(self.seed, self.role, r)) for r in repeats] * sets
+
+        def layers() -> dict[str, Tensor]:
+            each = drawn()
+            return {n: torch.cat([layout.flat(one[n]) for one in each]).to(self.device) for n in each[0]}
+
+        if family is network:
+            return layout.vector(drawn()).to(self.device)
+        ready = self.shared((family, repeats, sets), layers)
+        return torch.cat([ready[name] for name in layout.shapes])
+
+    def rows(self, recipe: Recipe, repeats: range, sets: int) -> tuple[Tensor, ...]:
+        """Batches ``[steps, R batch]``, their augmentation and dropout's keys, on the device."""
+        key = (recipe.steps, recipe.batch, recipe.augment, repeats, sets)
+        return self.shared(key, lambda: self._rows(recipe, repeats, sets))
+
+    def _rows(self, recipe: Recipe, repeats: range, sets: int) -> tuple[Tensor, ...]:
+        count, size = len(self.trains[0].y), self.trains[0].x.shape[-1]
+        keys = [derive(self.seed, f"{self.role}-dropout", repeat) for repeat in repeats]
+        orders, flips, shifts = [], [], []
+        for repeat in repeats:
+            generator = stream(self.seed, f"{self.role}-batches", repeat)
+            orders.append(batches(count, recipe.batch, recipe.steps, generator))
+            if recipe.augment != "none":
+                settings = flip_crop_settings(recipe.augment, size)
+                flip, shift = draw_flip_crop(generator, orders[-1].numel(), *settings)
+            else:
+                flip, shift = torch.zeros(0, dtype=torch.bool), torch.zeros(0, 2, dtype=torch.long)
+            flips.append(flip.view(recipe.steps, -1) if len(flip) else flip.view(recipe.steps, 0))
+            shifts.append(shift.view(*flips[-1].shape, 2))
+        orders = [order + k * count for k in range(sets) for order in orders]
+        rows = (torch.cat(v, 1) for v in (orders, flips * sets, shifts * sets))
+        return tuple(t.to(self.device) for t in (*rows, torch.tensor(keys * sets)))
 
     def lanes(self, network: Network) -> tuple[int, int]:
         """How many repeats and training sets train as one: divisors of both on CUDA, 1 for other networks."""
         if self.device.type != "cuda" or not network.can_run_side_by_side:
             return 1, 1
-        repeats = _divisor(self.recipe.seeds, LANES)
+        repeats = _divisor(self.recipes[0].seeds, LANES)
         return repeats, _divisor(len(self.trains), LANES // repeats)
 
     def job(self, network: Network, number: int, slot: _Slot | None = None) -> _Job:
         """All trainings of one network, run chunk by chunk."""
-        trainer = _Trainer(self, network)
+        trainer = _Trainer(self, network, self.recipes[number])
         if slot is not None:
             slot.record(trainer)
         found: list[list[Any]] = [[] for _ in self.trains]
         return _Job(self._chunks(trainer, number, found), found)
 
     def _chunks(self, trainer: _Trainer, number: int, found: list[list[Any]]) -> Iterator[None]:
-        at_once, sets = trainer.repeats, trainer.sets
-        groups = [range(first, first + at_once) for first in range(0, self.recipe.seeds, at_once)]
+        at_once, sets, recipe = trainer.repeats, trainer.sets, trainer.recipe
+        groups = [range(first, first + at_once) for first in range(0, recipe.seeds, at_once)]
         draws: Iterable[_Draws] = chain([trainer.now], map(trainer.draw, groups[1:]))
         if self.device.type == "cuda":
             draws = list(draws)  # everything that comes from the host
         for repeats, drawn in zip(groups, draws):
             for first in range(0, len(self.trains), sets):
                 trainer.begin(self.trains[first : first + sets], drawn)
-                for start in range(0, self.recipe.steps, CHUNK):
-                    for _ in range(min(CHUNK, self.recipe.steps - start)):
+                for start in range(0, recipe.steps, CHUNK):
+                    for _ in range(min(CHUNK, recipe.steps - start)):
                         trainer.replay()
                     yield
                 for k in range(first, first + sets):
@@ -183,64 +223,15 @@ class _Job:
 class _Draws:
     """The random draws of a training of R lanes with P parameters each, ordered by training set.
 
-    theta_0 ``[R P]``, batches ``[steps, R batch]``, augmentation ``[steps, R batch]`` and ``[.., 2]``.
+    theta_0 ``[R P]``, batches ``[steps, R batch]``, augmentation ``[steps, R batch]`` and ``[.., 2]``, and
+    dropout's keys ``[R]``.
     """
 
     start: Tensor
     order: Tensor
     flip: Tensor
     shift: Tensor
-
-
-class Layout:
-    """The parameters of a network (or R lanes of it) as one vector: matrices and kernels, then vectors.
-
-    Kernels are stored in channels_last order, and the lanes of a parameter one after another. With one
-    vector, an optimiser step takes a handful of kernels, regardless of the number of layers.
-
-    Args:
-        params: Parameters of one lane by name, for their shapes.
-        lanes: R.
-    """
-
-    def __init__(self, params: Params, lanes: int = 1):
-        names = sorted(params, key=lambda name: params[name].dim() <= 1)  # stable: matrices first
-        self.lanes = lanes
-        self.shapes = {name: params[name].shape for name in names}
-        self.sizes = [params[name].numel() for name in names]
-        self.matrices = lanes * sum(params[name].numel() for name in names if params[name].dim() > 1)
-
-    def vector(self, params: Sequence[Params]) -> Tensor:
-        """The parameters of all lanes as one vector ``[R P]``."""
-        return torch.cat([self.flat(lane[name]) for name in self.shapes for lane in params])
-
-    @staticmethod
-    def flat(p: Tensor) -> Tensor:
-        """One parameter (or its gradient) as a vector."""
-        return p.permute(0, 2, 3, 1).reshape(-1) if p.dim() == 4 else p.reshape(-1)
-
-    def views(self, vector: Tensor, work: Tensor) -> Params:
-        """Parameters of all R lanes by name: matrices are views of ``work``, the rest of ``vector``."""
-        found: Params = {}
-        start = 0
-        for (name, shape), size in zip(self.shapes.items(), self.sizes):
-            many = self.lanes * size
-            part = (work if start < self.matrices else vector)[start : start + many]
-            if len(shape) == 4:
-                _, channels, height, width = shape
-                found[name] = part.view(-1, height, width, channels).permute(0, 3, 1, 2)
-            elif len(shape) > 1:
-                found[name] = part.view(-1, *shape[1:])
-            else:
-                found[name] = part.view(shape if self.lanes == 1 else (-1,))
-            start += many
-        return found
-
-    def owners(self, device: torch.device | str = "cpu") -> Tensor:
-        """The lane to which each entry of a vector ``[R P]`` belongs."""
-        lane = torch.arange(self.lanes).repeat(len(self.sizes)).to(device)
-        counts = torch.tensor(self.sizes).repeat_interleave(self.lanes).to(device)
-        return torch.repeat_interleave(lane, counts, output_size=self.lanes * sum(self.sizes))
+    keys: Tensor
 
 
 def forward(network: Network, params: Params, x: Tensor, reference: Tensor | None = None) -> Tensor:
@@ -263,48 +254,27 @@ def forward(network: Network, params: Params, x: Tensor, reference: Tensor | Non
 class _Trainer:
     """One network with its lanes, static tensors and step."""
 
-    def __init__(self, run: _Runs, network: Network):
-        self.run, self.single = run, network
+    def __init__(self, run: _Runs, network: Network, recipe: Recipe):
+        self.run, self.single, self.recipe = run, network, recipe
         self.repeats, self.sets = run.lanes(network)
         self.lanes = self.repeats * self.sets
         self.network = network.side_by_side(self.lanes)
         device = run.device
-        self.layout = Layout(network.init(torch.Generator().manual_seed(0)), self.lanes)
-        self.theta = torch.zeros(self.lanes * sum(self.layout.sizes), device=device)
-        self.momentum, self.gradient = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
-        matrices = self.layout.matrices
-        mixed = device.type == "cuda"
-        self.work = torch.zeros(matrices, dtype=PRECISION, device=device) if mixed else self.theta
-        self.params = self.layout.views(self.theta, self.work)
-        self.zeros = {name: torch.zeros_like(p) for name, p in self.params.items()}
-        if self.lanes > 1:
-            self.owners = self.layout.owners(device)
-            self.by_lane = self.owners.argsort(stable=True)
+        shapes = {name: torch.empty(shape, device="meta") for name, shape in network.shapes().items()}
+        self.layout = Layout(shapes, self.lanes)
+        self.weights = weights(network, self.layout, device)
+        self.optimizer = VectorOptimizer(self.weights.theta, recipe)
         self._take(run.trains[: self.sets])
         self.now = self.draw(range(self.repeats))  # the first repeats' draws, until others begin
-        self.rates = -learning_rates(run.recipe).to(device)
+        if device.type == "cuda":  # a recorded step reads these tensors, and networks share the draws
+            self.now = _Draws(*(getattr(self.now, f.name).clone() for f in fields(_Draws)))
         self.counter = torch.zeros(1, dtype=torch.long, device=device)
         self.replay: Callable[[], None] = self.step
 
     def draw(self, repeats: range) -> _Draws:
         """Draw everything for some repeats, on the device."""
-        run, recipe, device = self.run, self.run.recipe, self.run.device
-        inits = [self.single.init(stream(run.seed, run.role, r)) for r in repeats]
-        start, count = self.layout.vector(inits * self.sets), len(self.y) // self.sets
-        orders, flips, shifts = [], [], []
-        for repeat in repeats:
-            generator = stream(run.seed, f"{run.role}-batches", repeat)
-            orders.append(batches(count, recipe.batch, recipe.steps, generator))
-            if recipe.augment != "none":
-                pad, mirror = max(1, self.x.shape[-1] // 8), recipe.augment == "flip-crop"
-                flip, shift = draw_flip_crop(generator, orders[-1].numel(), pad, mirror)
-            else:
-                flip, shift = torch.zeros(0, dtype=torch.bool), torch.zeros(0, 2, dtype=torch.long)
-            flips.append(flip.view(recipe.steps, -1) if len(flip) else flip.view(recipe.steps, 0))
-            shifts.append(shift.view(*flips[-1].shape, 2))
-        orders = [order + k * count for k in range(self.sets) for order in orders]
-        rows = (torch.cat(v, 1) for v in (orders, flips * self.sets, shifts * self.sets))
-        return _Draws(*(t.to(device) for t in (start, *rows)))
+        start = self.run.start(self.single, self.layout, repeats, self.sets)
+        return _Draws(start, *self.run.rows(self.recipe, repeats, self.sets))
 
     @torch.no_grad()
     def begin(self, trains: Sequence[Images], draws: _Draws) -> None:
@@ -312,14 +282,14 @@ class _Trainer:
         if self.run.device.type == "cuda":  # a recorded step reads the tensors it was recorded with
             torch.cat([train.x for train in trains], out=self.x)
             torch.cat([train.y for train in trains], out=self.y)
-            for name in ("order", "flip", "shift"):
+            for name in ("order", "flip", "shift", "keys"):
                 getattr(self.now, name).copy_(getattr(draws, name))
         else:
             self._take(trains)
             self.now = draws
-        self.theta.copy_(draws.start)
-        self._refresh()
-        self.momentum.zero_()
+        self.weights.theta.copy_(draws.start)
+        self.weights.refresh()
+        self.optimizer.reset()
         self.counter.zero_()
 
     def _take(self, trains: Sequence[Images]) -> None:
@@ -331,10 +301,10 @@ class _Trainer:
 
     @torch.enable_grad()
     def step(self) -> None:
-        """One SGD step in place, without reading any value back."""
+        """One step in place, without reading any value back."""
         index = self.now.order.index_select(0, self.counter).squeeze(0)
         x = self.run.inputs(self.x.index_select(0, index))
-        if self.run.recipe.augment != "none":
+        if self.recipe.augment != "none":
             now = self.now
             flip, shift = (t.index_select(0, self.counter).squeeze(0) for t in (now.flip, now.shift))
             x = flip_crop(x, flip, shift)
@@ -342,53 +312,28 @@ class _Trainer:
             x = x.view(self.lanes, -1, *x.shape[1:]).transpose(0, 1).flatten(1, 2)
         if x.is_cuda:
             x = x.contiguous(memory_format=torch.channels_last)
-        leaves = {name: p.detach().requires_grad_() for name, p in self.params.items()}
-        logits = forward(self.network, leaves, x)
-        loss = self.lanes * F.cross_entropy(logits.flatten(0, 1), self.y.index_select(0, index))
+        leaves = {name: p.detach().requires_grad_() for name, p in self.weights.params.items()}
+        network = self.network
+        if self.recipe.dropout or network.drops:
+            network = network.with_dropout(Dropout(self.recipe.dropout, self.now.keys).at(self.counter))
+        logits, y = forward(network, leaves, x).flatten(0, 1), self.y.index_select(0, index)
+        loss = self.lanes * F.cross_entropy(logits, y, label_smoothing=self.recipe.label_smoothing)
         found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
         with torch.no_grad():
-            self._collect(dict(zip(leaves, found)))
-            self._sgd()
+            decay = 0.0 if self.recipe.optimizer == "adamw" else self.recipe.weight_decay
+            self.weights.collect(dict(zip(leaves, found)), decay, self.recipe.clip)
+            self.optimizer.step(self.weights.gradient, self.counter)
+            self.weights.refresh()
+            self.counter += 1
 
-    def _collect(self, found: dict[str, Tensor | None]) -> None:
-        """Join gradients into one vector; weights on no path from input to output have none."""
-        parts = [self.layout.flat(self.zeros[name] if g is None else g) for name, g in found.items()]
-        flat = [part for part, p in zip(parts, self.params.values()) if p.dim() > 1]
-        self.gradient[: self.layout.matrices].copy_(torch.cat(flat))
-        if len(flat) < len(parts):
-            torch.cat(parts[len(flat) :], out=self.gradient[self.layout.matrices :])
-
-    def _sgd(self) -> None:
-        recipe = self.run.recipe
-        if recipe.weight_decay:
-            self.gradient.add_(self.theta, alpha=recipe.weight_decay)
-        if recipe.clip:
-            self.gradient.mul_(self._clipped(recipe.clip))
-        self.momentum.mul_(MOMENTUM).add_(self.gradient)
-        self.theta.addcmul_(self.momentum, self.rates.index_select(0, self.counter))
-        self._refresh()
-        self.counter += 1
-
-    def _clipped(self, clip: float) -> Tensor:
-        """The clipping factor for each entry of the gradient, from its own lane's norm."""
-        rows = self.gradient
-        if self.lanes > 1:
-            rows = rows.index_select(0, self.by_lane)
-        norm: Tensor = torch.linalg.vector_norm(rows.view(self.lanes, -1), dim=1)
-        factor = (clip / (norm + 1e-6)).clamp_max(1.0)
-        return factor if self.lanes == 1 else factor.index_select(0, self.owners)
-
+    @torch.no_grad()
     def trained(self, k: int) -> Params:
         """The parameters for one training set, given its position among those that train as one."""
+        params = self.weights.trained()
         if self.sets == 1:
-            return self.params
-        sizes = {name: len(p) // self.sets for name, p in self.params.items()}
-        return {name: p[k * sizes[name] : (k + 1) * sizes[name]] for name, p in self.params.items()}
-
-    def _refresh(self) -> None:
-        """Update the parameters that the network sees."""
-        if self.work is not self.theta:
-            self.work.copy_(self.theta[: self.layout.matrices])
+            return params
+        sizes = {name: len(p) // self.sets for name, p in params.items()}
+        return {name: p[k * sizes[name] : (k + 1) * sizes[name]] for name, p in params.items()}
 
 
 def networks_that_fit(device: torch.device | str) -> int:
@@ -400,7 +345,8 @@ def _on_streams(run: _Runs, networks: Sequence[Network], streams: int) -> list[l
     """Train networks on several streams, which get their steps in turn.
 
     If a whole training were queued on one stream, the host would wait for it while the others run dry. So
-    each stream gets one chunk of steps at a time and is skipped while two chunks are under way.
+    each stream gets one chunk of steps at a time and is skipped while two chunks are under way. The next
+    network of a stream is recorded while the last chunk of the one before runs.
     """
     found: list[list[list[Any]]] = []
     waiting = list(range(len(networks)))[::-1]
@@ -410,7 +356,7 @@ def _on_streams(run: _Runs, networks: Sequence[Network], streams: int) -> list[l
     while waiting or any(slot.job for slot in slots):
         moved = False
         for slot in slots:
-            if slot.job is None and waiting and slot.idle():
+            if slot.job is None and waiting and slot.room():
                 i = waiting.pop()
                 with torch.cuda.stream(slot.stream):
                     slot.job = run.job(networks[i], i, slot)
@@ -460,11 +406,6 @@ class _Slot:
         while self.under_way and self.under_way[0].query():  # type: ignore[no-untyped-call]
             self.under_way.popleft()
         return len(self.under_way) < 2
-
-    def idle(self) -> bool:
-        """Whether nothing is under way, so the last network's memory may be freed."""
-        self.room()
-        return not self.under_way
 
     def advance(self) -> None:
         """Launch the next chunk; the job ends after the last one."""

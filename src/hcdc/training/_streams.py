@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,9 +14,11 @@ from torch import Tensor
 
 from hcdc.core.configs import Config
 from hcdc.core.errors import NumericalError
+from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
 from hcdc.datasets import Images
 from hcdc.networks import Network, Params
+from hcdc.spaces import TRAINING
 from hcdc.tasks import Task
 from hcdc.training._engine import Engine, Groups, register_engine
 from hcdc.training._job import Job, Predictor, Result
@@ -36,10 +38,14 @@ class Streams(Engine):
     """Trains one network per candidate. For images.
 
     The task gives each candidate's network (``task.network``) and turns stored pixels into its inputs
-    (``task.inputs``). Labelled sets have ``x`` and ``y``. Initialisations and batches are keyed by (seed,
-    role, repeat), so all candidates share them. Checkpoints store kernels as ``[out, height, width, in]``,
-    their channels_last order in memory: another order could change the last bits of results.
+    (``task.inputs``). Labelled sets have ``x`` and ``y``. Candidates may differ in any training setting.
+    Initialisations, batches and dropout are keyed by (seed, role, repeat), so all candidates share them.
+    Checkpoints store kernels as ``[out, height, width, in]``, their channels_last order in memory: another
+    order could change the last bits of results.
     """
+
+    def apart(self, job: Job) -> Collection[str]:
+        return TRAINING
 
     def train_at_once(self, job: Job) -> int:
         return networks_at_once(job.device)
@@ -52,7 +58,7 @@ class Streams(Engine):
 
     def parameters(self, job: Job, made: Sequence[Network]) -> list[Groups]:
         found = train_networks(
-            made, job.trains, job.recipe,
+            made, job.trains, _recipes(job),
             lambda network, _, repeats, params: {name: _stored(p) for name, p in params.items()},
             seed=job.seed, role=job.role, device=job.device, inputs=job.task.inputs,
         )  # fmt: skip
@@ -79,7 +85,7 @@ class Streams(Engine):
 
         begun = time.perf_counter()
         found = train_networks(
-            networks, job.trains, job.recipe, score,
+            networks, job.trains, _recipes(job), score,
             seed=job.seed, role=job.role, device=job.device, inputs=task.inputs,
         )  # fmt: skip
         share = (time.perf_counter() - begun) / count / len(job.trains)
@@ -89,8 +95,8 @@ class Streams(Engine):
             each = {name: scoring[k, name] / count for name in parts}
             results.append(
                 [
-                    _result(job, config, torch.cat(sets[k]), parts, share, each)
-                    for config, sets in zip(job.configs, found)
+                    _result(job, number, torch.cat(sets[k]), parts, share, each)
+                    for number, sets in enumerate(found)
                 ]
             )
         return results
@@ -115,9 +121,13 @@ def _predictor(job: Job, network: Network, groups: Groups, reference: Tensor | N
     return lambda data: torch.cat([forward(many, one, inputs(data.x), reference) for one in kept])
 
 
+def _recipes(job: Job) -> list[Recipe]:
+    return [job.recipe_of(k) for k in range(len(job.configs))]
+
+
 def _result(
     job: Job,
-    config: Config,
+    number: int,
     scores: Tensor,
     parts: Mapping[str, Any],
     seconds: float,
@@ -128,8 +138,8 @@ def _result(
     bad = ~torch.isfinite(mean)
     if bool(bad.any()) and not job.keep_diverged:
         raise NumericalError(
-            f"candidate {config} has a non-finite loss after training; a smaller learning "
-            f"rate (now {job.recipe.lr}) or a limit on the gradient's norm ('clip') may help"
+            f"candidate {job.configs[number]} has a non-finite loss after training; a smaller learning "
+            f"rate (now {job.recipe_of(number).lr}) or a limit on the gradient's norm ('clip') may help"
         )
     names = [f"{part}.{what}" for part in parts for what in ("loss", "score")]
     values = dict(zip(names, mean.masked_fill(bad, math.nan).flatten().tolist()))

@@ -107,6 +107,9 @@ class ListedTruth(Truth):
     Args:
         rows: Configurations with their figures: ``"val"``, and perhaps ``"test"`` and ``"seconds"``.
         name: How errors refer to the list.
+
+    Attributes:
+        configs: The configurations, as given.
     """
 
     def __init__(self, rows: Sequence[tuple[Mapping[str, Any], Mapping[str, float]]], name: str):
@@ -118,6 +121,7 @@ class ListedTruth(Truth):
             self._rows[key] = figures
         if not rows:
             raise InputError(f"{name} has no finished configuration")
+        self.configs = [dict(config) for config, _ in rows]
         self._keys = sorted(rows[0][0])
         self.parts = (
             ("val", "test") if all("test" in figures for figures in self._rows.values()) else ("val",)

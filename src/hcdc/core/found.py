@@ -1,0 +1,113 @@
+"""What a search found: a configuration, its score, what it cost, and how far to believe each rung."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from hcdc.core.configs import Config
+from hcdc.core.errors import InputError
+from hcdc.core.records import jsonable
+
+Interval = Sequence[float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungReport:
+    """One rung of a search.
+
+    Attributes:
+        name: Its name.
+        candidates: How many candidates it scored.
+        failed: How many of them failed or were pruned.
+        seconds: Seconds it took, with the time to make its copy.
+        price: Mean seconds per candidate.
+        audits: Size of its audit sample: drawn uniformly beforehand, scored on the next rung whatever it got.
+        spearman, interval: Rank correlation with the next rung on the audit sample, and its 90 % interval.
+        pays: Whether the audit, or the slope of all pairs with the next rung, shows that it may take more
+            than a trial share of the budget.
+        note: Why it was dropped, or what limits it.
+    """
+
+    name: str
+    candidates: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    price: float | None = None
+    audits: int = 0
+    spearman: float | None = None
+    interval: Interval = (None, None)
+    pays: bool | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What `hcdc.search` found.
+
+    Attributes:
+        best: The configuration to use.
+        score: Its full score, from a training with a fresh seed that chose nothing; None if there was none.
+        interval: 90 % interval of its expected full score.
+        finalists: The candidates that were trained again, with all their full scores.
+        parts: Its scores on other parts of the data (``"test"``), from the same training.
+        seconds, budget: What the search took and what it was given.
+        full_trainings: Full trainings, fresh ones included.
+        rungs: The rungs, cheapest first.
+        curve: Best full score so far, as pairs of seconds and score.
+        warnings: What to know before believing it.
+        spec: What was searched.
+        environment: Where.
+        open_studies: Opens `studies`; not part of the JSON.
+    """
+
+    best: Config | None
+    score: float | None = None
+    interval: Interval = (None, None)
+    finalists: Sequence[Mapping[str, Any]] = ()
+    parts: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    budget: float | None = None
+    full_trainings: int = 0
+    rungs: Sequence[RungReport] = ()
+    curve: Sequence[Sequence[float]] = ()
+    warnings: Sequence[str] = ()
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    open_studies: Callable[[], Mapping[str, Any]] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def studies(self) -> dict[str, Any]:
+        """One ``optuna.Study`` per rung, cheapest first; needs Optuna, which is loaded now."""
+        if self.open_studies is None:
+            raise InputError("this result was read from JSON; open its studies in the storage of the search")
+        found = self.open_studies()
+        return {rung.name: found[rung.name] for rung in self.rungs if rung.name in found}
+
+    @property
+    def study(self) -> Any:
+        """The ``optuna.Study`` of the full trainings."""
+        return self.studies[self.rungs[-1].name]
+
+    def rung(self, name: str) -> RungReport:
+        """The rung with this name."""
+        return next(rung for rung in self.rungs if rung.name == name)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON document that ``hcdc search --json`` writes."""
+        found: dict[str, Any] = jsonable(dataclasses.asdict(dataclasses.replace(self, open_studies=None)))
+        del found["open_studies"]
+        return found
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote; unknown keys are ignored."""
+        names = {f.name for f in dataclasses.fields(cls)}
+        of_rung = {f.name for f in dataclasses.fields(RungReport)}
+        rungs = [
+            RungReport(**{k: v for k, v in rung.items() if k in of_rung})
+            for rung in document.get("rungs", [])
+        ]
+        return cls(**{k: v for k, v in document.items() if k in names and k != "rungs"}, rungs=rungs)

@@ -1,0 +1,69 @@
+"""What a search is expected to do with its budget, and whether a ladder is worth climbing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hcdc.core.records import jsonable
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungPlan:
+    """One rung of a planned search.
+
+    Attributes:
+        name: Its name.
+        price: Seconds per candidate, from a short trial.
+        candidates: How many candidates it is expected to score.
+    """
+
+    name: str
+    price: float
+    candidates: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds it is expected to take."""
+        return self.price * self.candidates
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchPlan:
+    """What `hcdc.plan` expects of a search.
+
+    Attributes:
+        budget: Seconds that may be spent.
+        rungs: The rungs, cheapest first.
+        memory_gib: Peak memory of the trial, which trained at most as many candidates as the search will.
+        pays: Whether a ladder should beat plain random search with full trainings here.
+        why: The reason, in one sentence.
+        candidates: Configurations in the space; None if they are endless.
+        full_trainings: Full trainings that the budget pays for.
+        gain: Expected gain of the ladder over random search, in standard deviations of the full score.
+        environment: Where the trial ran.
+    """
+
+    budget: float
+    rungs: Sequence[RungPlan] = ()
+    memory_gib: float = 0.0
+    pays: bool = False
+    why: str = ""
+    candidates: int | None = None
+    full_trainings: int = 0
+    gain: float = 0.0
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Expected seconds by rung."""
+        return {rung.name: rung.seconds for rung in self.rungs}
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON document that ``hcdc plan --json`` writes."""
+        found: dict[str, Any] = jsonable({**dataclasses.asdict(self), "seconds": self.seconds})
+        for told, rung in zip(found["rungs"], self.rungs):
+            told["seconds"] = rung.seconds
+        return found

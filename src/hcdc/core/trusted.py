@@ -1,0 +1,111 @@
+"""How far the ranking of a stand-in can be believed: overall, among survivors and per dimension."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from hcdc.core.records import jsonable
+
+Interval = Sequence[float | None]
+
+VERDICTS = ("trust", "keep open", "no", "unknown")
+"""Choose here; use it to discard but not to choose; do not use it; too few probes to tell."""
+DIMENSION_VERDICTS = ("choose here", "keep open", "unknown")
+"""An unknown dimension counts as open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A figure estimated from probes.
+
+    Attributes:
+        value: The estimate; None if undefined.
+        interval: Its interval at the level of the `Trust` that holds it.
+        probes: How many probes it rests on.
+    """
+
+    value: float | None = None
+    interval: Interval = (None, None)
+    probes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DimensionTrust:
+    """One hyperparameter, or a declared group of them.
+
+    Attributes:
+        name: Its name.
+        tau, interval: Correlation of its main effect on the stand-in with that on the truth.
+        importance: Share of the truth's variance that its main effect explains.
+        verdict: One of `DIMENSION_VERDICTS`.
+    """
+
+    name: str
+    tau: float | None
+    interval: Interval = (None, None)
+    importance: float = 0.0
+    verdict: str = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """How far to believe the ranking of a stand-in.
+
+    Attributes:
+        spearman, interval: Rank correlation with the truth over all candidates.
+        verdict: One of `VERDICTS`.
+        why: The reason for the verdict, in one sentence.
+        probes, candidates: How many candidates have both scores, and how many have the stand-in's.
+        uniform: Whether the probes were drawn uniformly; else each stands for the candidates nearest to it.
+        level: Level of all intervals.
+        survivors: Rank correlation among the ``keep`` best by the stand-in.
+        keep: The share of candidates that survive.
+        recall: Share of the ``keep`` truly best candidates that survive.
+        regret: Truth lost, on average, if the stand-in picks one of ``of`` random candidates.
+        of: Size of these groups.
+        dimensions: Agreement per dimension.
+    """
+
+    spearman: float | None
+    interval: Interval = (None, None)
+    verdict: str = "unknown"
+    why: str = ""
+    probes: int = 0
+    candidates: int = 0
+    uniform: bool = True
+    level: float = 0.9
+    survivors: Estimate = field(default_factory=Estimate)
+    keep: float = 0.5
+    recall: Estimate = field(default_factory=Estimate)
+    regret: Estimate = field(default_factory=Estimate)
+    of: int = 0
+    dimensions: Sequence[DimensionTrust] = ()
+
+    def dimension(self, name: str) -> DimensionTrust:
+        """The dimension or group with this name."""
+        return next(d for d in self.dimensions if d.name == name)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON document that ``hcdc trust --json`` writes."""
+        found: dict[str, Any] = jsonable(dataclasses.asdict(self))
+        return found
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote; unknown keys are ignored."""
+        given = _known(cls, document)
+        for name in ("survivors", "recall", "regret"):
+            if name in given:
+                given[name] = Estimate(**_known(Estimate, given[name]))
+        given["dimensions"] = [
+            DimensionTrust(**_known(DimensionTrust, d)) for d in document.get("dimensions", [])
+        ]
+        return cls(**given)
+
+
+def _known(kind: type, document: Mapping[str, Any]) -> dict[str, Any]:
+    names = {f.name for f in dataclasses.fields(kind)}
+    return {key: value for key, value in document.items() if key in names}

@@ -1,0 +1,282 @@
+"""What a user's objective receives: data of one rung, its budget of steps, and the score to return."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+from torch.utils.data import DataLoader, TensorDataset
+
+from hcdc.core.errors import InputError
+from hcdc.core.seeds import stream
+from hcdc.datasets._labelled import LabelledSet
+from hcdc.datasets._passed import Labels, Passed, PassedDataset, PassedGraph, to_numpy
+
+if TYPE_CHECKING:
+    from hcdc.datasets._condensed import CondensedDataset
+    from hcdc.datasets._full_data import FullData
+
+log = logging.getLogger("hcdc")
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How a training budget on the full data is translated.
+
+    Attributes:
+        steps, epochs: Share of the steps and of the epochs.
+        most: At most so many epochs.
+        fixed: So many steps, whatever the budget: a copy's calibrated steps.
+        batch: Mini-batch size for which ``fixed`` was calibrated; 0 means all examples.
+    """
+
+    steps: float = 1.0
+    epochs: float = 1.0
+    most: int | None = None
+    fixed: int | None = None
+    batch: int = 0
+
+
+class TrialData:
+    """Data for one call of a user's objective.
+
+    Args:
+        parts: The parts in the type that the user passed: ``"train"``, ``"val"``, perhaps ``"test"``.
+        seed: Seed of this trial.
+        classes: Class labels in the order of the outputs; None for regression.
+        metric: The user's own metric, see `FullData`.
+        effort: How a budget of steps is translated.
+        is_condensed: Whether the training part is a copy.
+        weight: Weights of the validation examples ``[m]``.
+        by_loss: Score classes by minus the cross-entropy instead of the accuracy.
+
+    Attributes:
+        train, val, test: The parts, in the type that was passed; ``test`` may be None.
+        seed: Seed of this trial, below 2^31; global streams are seeded with it already.
+        asked: The largest budget that the objective asked `steps` or `epochs` for, by name.
+        parts_scored: Scores so far by part.
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[str, Passed],
+        *,
+        seed: int,
+        classes: Labels | None = None,
+        metric: Callable[..., float] | None = None,
+        effort: Effort | None = None,
+        is_condensed: bool = False,
+        weight: Array | None = None,
+        by_loss: bool = False,
+    ):
+        self._parts, self._classes, self._metric = parts, classes, metric
+        self._effort, self._weight, self._by_loss = effort or Effort(), weight, by_loss
+        self.seed, self.is_condensed = seed % 2**31, is_condensed
+        self.asked: dict[str, int] = {}
+        self.parts_scored: dict[str, float] = {}
+        self._batch: int | None = None
+
+    @classmethod
+    def of_copy(cls, small: CondensedDataset, seed: int, full: FullData | None = None) -> TrialData:
+        """A copy for one trial, in the type of ``full``: without it, Datasets of tensors or PyG ``Data``.
+
+        Args:
+            small: The copy.
+            seed: Seed of the trial.
+            full: The full data: its type, its metric, and its validation part if the copy keeps the real one.
+        """
+        if full is not None and full.num_classes != small.num_classes:
+            raise InputError(
+                f"the copy has {small.num_classes} classes and the full data {full.num_classes}; pass a copy "
+                "of the same data"
+            )
+        parts = {"train": _like(full, small.train, "train")}
+        if small.val is not None:
+            parts["val"] = _like(full, small.val, "val")
+        elif full is not None:
+            parts["val"] = full.parts["val"]
+        else:
+            raise InputError(
+                "this copy is scored on the real validation set, which its file does not hold; pass "
+                "full=hcdc.FullData(train, val)"
+            )
+        recipe = small.meta.get("calibrated_recipe") or {}
+        classes = None if small.num_classes is None else np.arange(small.num_classes)
+        return cls(
+            parts, seed=seed, classes=classes if full is None else full.classes,
+            metric=None if full is None else full.metric,
+            effort=Effort(fixed=int(recipe.get("steps", 1)), batch=int(recipe.get("batch", 0))),
+            is_condensed=True, weight=_weight(small.val, parts["val"]),
+            by_loss=small.meta.get("metric") == "loss",
+        )  # fmt: skip
+
+    @property
+    def train(self) -> Any:
+        return self._parts["train"].value
+
+    @property
+    def val(self) -> Any:
+        return self._parts["val"].value
+
+    @property
+    def test(self) -> Any:
+        return self._parts["test"].value if "test" in self._parts else None
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes; None for regression."""
+        return None if self._classes is None else len(self._classes)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether validation examples have weights, which only `score` knows."""
+        return self._weight is not None
+
+    def loader(
+        self, split: str = "train", batch_size: int = 128, shuffle: bool | None = None
+    ) -> DataLoader[Any]:
+        """Mini-batches ``(x, y)`` of a part; ``"train"`` is shuffled unless told otherwise.
+
+        The labels of arrays and data frames are class numbers 0, 1, ... in sorted order.
+        """
+        if split not in self._parts:
+            raise InputError(f"split '{split}' is not known; choose one of: {', '.join(self._parts)}")
+        if split == "train":
+            self._batch = batch_size
+        return DataLoader(
+            self._parts[split].batches(self._classes),
+            batch_size=batch_size,
+            shuffle=split == "train" if shuffle is None else shuffle,
+            generator=stream(self.seed, "loader", split),
+        )
+
+    # --- the budget ---------------------------------------------------------------------------------------
+
+    def _steps_per_epoch(self) -> int:
+        size = len(self._parts["train"])
+        return math.ceil(size / (self._batch or self._effort.batch or size))
+
+    def steps(self, n: int) -> int:
+        """How many of ``n`` full-data steps to take here, at least 1.
+
+        On the full data all of them; on a subset or in a short training their share; on a copy the calibrated
+        number, whatever ``n`` is.
+        """
+        self.asked["steps"] = max(n, self.asked.get("steps", 0))
+        effort = self._effort
+        if effort.fixed is not None:
+            return effort.fixed
+        if effort.most is not None:
+            return max(1, min(n, effort.most * self._steps_per_epoch()))
+        return max(1, round(n * effort.steps))
+
+    def epochs(self, n: int) -> int:
+        """As `steps`, for passes over ``data.train``.
+
+        On a subset all ``n``: its epochs are shorter already. A copy's calibrated steps are divided by the
+        steps per epoch of the last ``loader("train", ...)``, else of the calibrated batch size.
+        """
+        self.asked["epochs"] = max(n, self.asked.get("epochs", 0))
+        effort = self._effort
+        if effort.fixed is not None:
+            return max(1, round(effort.fixed / self._steps_per_epoch()))
+        if effort.most is not None:
+            return max(1, min(n, effort.most))
+        return max(1, round(n * effort.epochs))
+
+    # --- the score ----------------------------------------------------------------------------------------
+
+    def score(
+        self, outputs: Any, *, probabilities: bool = False, values: bool = False, split: str = "val"
+    ) -> float:
+        """The number to return; higher is better.
+
+        Accuracy for classes, or minus the cross-entropy on copies that rank by loss; minus the RMSE for
+        values; the user's metric if there is one. Weights of the validation examples are taken into account.
+
+        Args:
+            outputs: Outputs for ``data.val``, in its order: logits ``[m, classes]``, or ``[m]`` for two
+                classes; values ``[m]`` for regression. For a graph, one row per node or per validation node.
+            probabilities: The outputs are probabilities.
+            values: The outputs are predicted labels (regression: values, which is the default there).
+            split: ``"test"`` scores ``data.test``: it is shown with the result and never used to choose.
+        """
+        part = self._parts.get(split)
+        if part is None:
+            raise InputError(f"split '{split}' is not known; choose one of: {', '.join(self._parts)}")
+        y = part.labels
+        if y is None:
+            raise InputError(
+                "data.score needs labels, but the examples are not pairs (x, y); return a value of your own"
+            )
+        found = part.rows(to_numpy(outputs))
+        if len(found) != len(y):
+            raise InputError(f"data.score got {len(found)} outputs for {len(y)} examples of data.{split}")
+        weight = self._weight if split == "val" else None
+        if self._metric is not None:
+            score = float(self._metric(y, found, sample_weight=weight))
+        elif self._classes is None:
+            score = _minus_rmse(y, found, weight)
+        else:
+            score = self._of_classes(y, found, weight, probabilities, values)
+        self.parts_scored[split] = score
+        return score
+
+    def _of_classes(
+        self, y: Labels, outputs: NDArray[Any], weight: Array | None, probabilities: bool, values: bool
+    ) -> float:
+        classes = self._classes
+        assert classes is not None
+        if values:
+            if self._by_loss:
+                raise InputError("this copy ranks by loss; give data.score logits or probabilities")
+            return float(np.average(outputs.reshape(len(y)) == y, weights=weight))
+        table = outputs.astype(np.float64)
+        if table.size == len(y) and len(classes) == 2:
+            column = table.reshape(-1, 1)
+            table = np.concatenate([1 - column if probabilities else np.zeros_like(column), column], 1)
+        if table.ndim != 2 or table.shape[1] != len(classes):
+            raise InputError(
+                f"data.score got outputs of shape {outputs.shape} for {len(y)} examples and {len(classes)} "
+                f"classes; give one column per class, or values=True for predicted labels"
+            )
+        if np.isnan(table).any():
+            return math.nan
+        index = np.searchsorted(classes, y.reshape(-1))
+        if self._by_loss:
+            logs = np.log(np.maximum(table, 1e-12)) if probabilities else log_softmax(table, axis=1)
+            return float(np.average(logs[np.arange(len(y)), index], weights=weight))
+        return float(np.average(table.argmax(1) == index, weights=weight))
+
+
+def _minus_rmse(y: Labels, outputs: NDArray[Any], weight: Array | None) -> float:
+    if outputs.size != y.size:
+        raise InputError(f"data.score got outputs of shape {outputs.shape} for values of shape {y.shape}")
+    errors = (outputs.reshape(y.shape).astype(np.float64) - y) ** 2
+    return -math.sqrt(float(np.average(errors.reshape(len(y), -1).mean(1), weights=weight)))
+
+
+def _like(full: FullData | None, part: LabelledSet, name: str) -> Passed:
+    """A set of a copy, in the type of the full data."""
+    if full is not None:
+        named = full.classes is not None and not np.issubdtype(full.classes.dtype, np.integer)
+        return full.parts[name].like(part, name, full.classes if named else None)
+    if part.kind == "graph":
+        return PassedGraph(part.to_pyg(name), f"{name}_mask")
+    return PassedDataset(TensorDataset(part.tensors()["x"].cpu(), part.y.cpu()))
+
+
+def _weight(val: LabelledSet | None, passed: Passed) -> Array | None:
+    """Weights of the validation examples, in the order of their labels."""
+    if val is None or val.weight is None:
+        return None
+    if isinstance(passed, PassedGraph):
+        return to_numpy(passed.value.node_weight)[passed.nodes]
+    return to_numpy(val.weight)

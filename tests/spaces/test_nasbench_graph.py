@@ -1,0 +1,63 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hcdc.spaces import NASBenchGraph
+from hcdc.spaces._nasbench_graph import _by_computation, computation
+from hcdc.testing import SpaceConformance
+
+
+def table_path():
+    path = Path(os.environ.get("HCDC_DATA", "")) / "nasbench_graph.npz"
+    if not path.is_file():
+        pytest.skip("HCDC_DATA is not set or holds no nasbench_graph.npz")
+    return path
+
+
+class TestNASBenchGraph(SpaceConformance):
+    def make(self):
+        return NASBenchGraph()
+
+
+def test_there_are_as_many_candidates_as_in_the_benchmark():
+    assert len(NASBenchGraph().candidates()) == 26_206
+
+
+@pytest.mark.parametrize(
+    ("code", "same"),
+    [
+        ((0, 5, 6, 7, 0), (0, 0, 7, 6, 5)),  # the order of parallel nodes does not matter
+        ((8, 0, 8, 1, 2), (8, 8, 0, 1, 2)),  # a skip inside a path is no node
+        ((6, 8, 0, 1, 2), (3, 0, 8, 2, 1)),  # a skip at the front turns one wiring into another
+    ],
+)
+def test_equal_computations_have_one_candidate(code, same):
+    space = NASBenchGraph()
+    assert computation(code) == computation(same)
+    assert space.counterpart(space.from_numbers(code)) == space.counterpart(space.from_numbers(same))
+
+
+@pytest.mark.parametrize(
+    "code", [(0, 8, 0, 0, 0), (8, 0, 0, 0, 8), (3, 0, 0, 0, 8), (8, 8, 8, 8, 8), (1, 0, 0, 8, 0)]
+)
+def test_idle_skips_are_no_candidates(code):
+    """The raw input is no output, and a skip at the end of a single path changes nothing."""
+    assert computation(code) not in _by_computation()
+
+
+def test_neighbours_are_candidates():
+    space = NASBenchGraph()
+    every = {tuple(c.values()) for c in space.candidates()}
+    for config in space.sample(5, np.random.default_rng(0)):
+        near = space.neighbours(config)
+        assert len(near) > 8
+        assert {tuple(c.values()) for c in near} <= every
+
+
+@pytest.mark.data
+def test_candidates_are_those_of_the_table():
+    space, arch = NASBenchGraph(), np.load(table_path())["arch"]
+    codes = {int("".join(map(str, space.to_numbers(c)))) for c in space.candidates()}
+    assert codes == set(arch.tolist())
