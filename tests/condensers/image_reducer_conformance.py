@@ -25,8 +25,8 @@ class ImageReducerConformance(ReducerConformance):
     def test_grey_floating_point_images(self):
         assert self.reduce(tiny_image_task(channels=1, floating=True)).x.shape == (8, 1, 8, 8)
 
-    def test_a_run_continues_where_it_was_interrupted(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("hcdc.core.checkpoint.SAVE_SECONDS", 0.0)
+    @pytest.mark.usefixtures("save_always")
+    def test_a_run_continues_where_it_was_interrupted(self, tmp_path):
         checkpoint = Checkpoint(tmp_path / "state", "key")
         with pytest.raises(KeyboardInterrupt):
             self.reduce(progress=RecordingProgress(stop_in=1), checkpoint=checkpoint)

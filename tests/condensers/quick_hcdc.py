@@ -31,8 +31,8 @@ PAPER = {
 
 @pytest.fixture
 def short_recipes(monkeypatch):
-    """Candidates are trained for four steps instead of two hundred."""
-    change_recipes(monkeypatch, functools.partial(Recipe, steps=4, lr=0.05))
+    """Candidates are trained for two steps instead of two hundred."""
+    change_recipes(monkeypatch, functools.partial(Recipe, steps=2, lr=0.05))
 
 
 def make(task=None, space=SPACE, train_size=6, val_size=9, seed=0, method="hcdc", options=QUICK, **arguments):

@@ -120,7 +120,7 @@ def test_the_recipe_on_the_copy_may_be_changed():
     ("recipe", "words"),
     [
         ({"step": 3}, "recipe setting 'step' is not known.*steps"),
-        ({"batch": 3}, "recipe setting 'batch' is not known"),  # graphs are trained as a whole
+        ({"augment": "crop"}, "recipe setting 'augment' is not known"),  # of graphs
         ({"steps": 0}, "'steps' of a recipe must be at least 1"),
         ({"steps": "many"}, "must be int, got 'many'"),
         ({"lr": -1}, "'lr' of a recipe must be more than 0"),
@@ -225,8 +225,9 @@ def test_equal_plans_have_equal_keys():
 @pytest.mark.parametrize("val_method", ["same", "random", "real"])
 def test_s_val_that_is_not_learned(method, val_method):
     task = tiny_task()
-    small = make(task, method=method, val_method=val_method, options=None)
-    reducer = make_reducer("reach" if method == "hcdc" else method)
+    options = {"steps": 5} if method == "kcenter" else {}
+    small = make(task, method=method, val_method=val_method, options=options)
+    reducer = make_reducer("reach" if method == "hcdc" else method, **options)
     assert set_bytes(small.train) == set_bytes(reduce(reducer, task, "train", 6))
     if val_method == "real":
         assert small.val is None

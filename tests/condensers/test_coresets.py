@@ -3,14 +3,15 @@ import torch
 from reducer_conformance import GraphReducerConformance, reduce
 from tiny_graph import tiny_task
 
+from hcdc.condensers import REDUCERS
 from hcdc.condensers._embeddings import EMBEDDINGS
-from hcdc.condensers._herding import Herding
-from hcdc.condensers._kcenter import KCenter
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
 from hcdc.core.labels import members
 from hcdc.core.progress import Progress
 from hcdc.tasks import Task
+
+Herding, KCenter = REDUCERS["herding"], REDUCERS["kcenter"]
 
 
 class CoresetConformance(GraphReducerConformance):
@@ -18,7 +19,7 @@ class CoresetConformance(GraphReducerConformance):
         """The chosen nodes are those that `choose` finds among the embeddings of the class."""
         task, reducer = tiny_task(), self.make()
         small = reduce(reducer, task, size=8, seed=1)
-        points = EMBEDDINGS["graph"].points(task, "train", 20, 8, 1, "test", Progress(), Checkpoint(None))
+        points = EMBEDDINGS["graph"].points(reducer, task, "train", 1, Progress(), Checkpoint(None))
         assert torch.allclose(points.exp().sum(1), torch.ones(20))
         for c, of_class in enumerate(members(task.train.y, 3)):
             count = int((small.y == c).sum())

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import hcdc
 import hcdc.condensers._dc as module
-from hcdc.condensers._dc import DC, DSA, Matching, row_distance
+from hcdc.condensers import REDUCERS
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
@@ -21,12 +21,9 @@ from hcdc.tasks import ImageTask
 from hcdc.testing import RecordingProgress
 from hcdc.training import Augmentation, augment, augment_each, draw_augmentation
 
+DC, DSA = REDUCERS["dc"], REDUCERS["dsa"]
+pytestmark = pytest.mark.usefixtures("save_always")
 QUICK = {"iterations": 4, "outer": 3, "inner": 2, "batch_real": 6, "batch_train": 4, "width": 4}
-
-
-@pytest.fixture(autouse=True)
-def _save_every_iteration(monkeypatch):
-    monkeypatch.setattr("hcdc.core.checkpoint.SAVE_SECONDS", 0.0)
 
 
 @pytest.fixture(params=[False, True], ids=["autograd, as on a CPU", "written out, as on a GPU"])
@@ -141,10 +138,10 @@ def test_row_distance_and_its_derivative():
     w[0, 1] *= 1e-7  # where the added 1e-6 matters
     f.requires_grad_()
     wanted = sum(plain_distance([a], [b]) for a, b in zip(f, w))
-    distance, slope = row_distance(f.detach(), w)
+    distance, slope = module.row_distance(f.detach(), w)
     torch.testing.assert_close(distance, wanted.detach())
     torch.testing.assert_close(slope, torch.autograd.grad(wanted, f)[0])
-    assert bool(row_distance(torch.zeros_like(w), w)[1].isfinite().all())
+    assert bool(module.row_distance(torch.zeros_like(w), w)[1].isfinite().all())
 
 
 @pytest.mark.usefixtures("both_forms")
@@ -156,7 +153,7 @@ def test_equals_the_plain_algorithm(method):
     small = reduce(reducer, task, size=size, seed=seed)
     start = reducer.start(task, "train", size, seed)
     assert start.dtype == torch.float64
-    x = plain_run(Matching(reducer, task, "train", size, seed), task, "train", start, small.y)
+    x = plain_run(module.Matching(reducer, task, "train", size, seed), task, "train", start, small.y)
     torch.testing.assert_close(small.x, x, rtol=0, atol=1e-8)
     assert float((small.x - start).abs().max()) > 0.1
 
@@ -165,7 +162,7 @@ def test_equals_the_plain_algorithm(method):
 @pytest.mark.parametrize("method", [DC, DSA])
 def test_a_step_follows_the_finite_differences_of_the_distance(method):
     task, reducer = tiny_images(), method(**{**QUICK, "lr_img": 1e-9, "momentum": 0.0, "outer": 1})
-    run = Matching(reducer, task, "train", 6, 0)
+    run = module.Matching(reducer, task, "train", 6, 0)
     run.begin(0)
     before = run.x.clone()
     run.match(0)
@@ -187,7 +184,7 @@ def test_the_first_order_side_can_be_bfloat16(monkeypatch):
     monkeypatch.setattr(module, "pays", lambda device: True)
     found = []
     for dtype in (torch.float32, torch.bfloat16):
-        run = Matching(DC(**QUICK, depth=2), tiny_images(torch.float32), "train", 9, 0)
+        run = module.Matching(DC(**QUICK, depth=2), tiny_images(torch.float32), "train", 9, 0)
         run.first_order = dtype
         run.begin(0)
         begun = run.params["1.weight"].clone()
@@ -210,7 +207,7 @@ def test_classes_in_several_passes_change_nothing(monkeypatch):
 
 def test_real_images_are_drawn_without_repeats_from_their_class():
     task = tiny_images()
-    run = Matching(DC(**QUICK), task, "val", 6, 0)
+    run = module.Matching(DC(**QUICK), task, "val", 6, 0)
     run.begin(0)
     assert run.all_picked.shape == (3, 3, 6)
     seen = set()
@@ -228,7 +225,7 @@ def test_real_images_are_drawn_without_repeats_from_their_class():
 
 
 def test_each_iteration_has_a_fresh_network():
-    run = Matching(DC(**QUICK), tiny_images(), "train", 6, 0)
+    run = module.Matching(DC(**QUICK), tiny_images(), "train", 6, 0)
     run.begin(0)
     first = {name: p.clone() for name, p in run.params.items()}
     run.begin(1)
@@ -238,7 +235,7 @@ def test_each_iteration_has_a_fresh_network():
 
 
 def test_network_batches_have_one_operation_each():
-    run = Matching(DSA(**{**QUICK, "inner": 40}), tiny_images(), "train", 6, 0)
+    run = module.Matching(DSA(**{**QUICK, "inner": 40}), tiny_images(), "train", 6, 0)
     run.begin(0)
     own = run._draw_own()
     assert len(own) == 40 * 6

@@ -5,9 +5,8 @@ from reducer_conformance import reduce
 from tiny_graph import tiny_task
 from tiny_images import tiny_image_task
 
-from hcdc.condensers import _dm, make_reducer
+from hcdc.condensers import REDUCERS, _dm, make_reducer
 from hcdc.condensers._class_images import Grouped, RealBatches, class_groups
-from hcdc.condensers._dm import DM, matching_loss, matching_slope
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
@@ -22,7 +21,7 @@ def generator(seed=0):
 
 
 def quick(**changes):
-    return DM(**{"iterations": 40, "lr_img": 0.5, "batch": 6, "width": 4, "depth": 2, **changes})
+    return REDUCERS["dm"](**{"iterations": 40, "lr_img": 0.5, "batch": 6, "width": 4, "depth": 2, **changes})
 
 
 class TestDM(ImageReducerConformance):
@@ -41,11 +40,11 @@ def slope_by_autograd(net, params, real, synthetic, a, dtype):
     """`matching_loss` in the form of `matching_slope`."""
     leaf = synthetic[0].clone().requires_grad_()
     cast = {name: p.to(dtype) for name, p in params.items()}
-    loss = matching_loss(net, cast, real, (leaf, synthetic[1]), a)
+    loss = _dm.matching_loss(net, cast, real, (leaf, synthetic[1]), a)
     return loss.detach(), torch.autograd.grad(loss, leaf)[0]
 
 
-FORMS = pytest.mark.parametrize("slope", [slope_by_autograd, matching_slope])
+FORMS = pytest.mark.parametrize("slope", [slope_by_autograd, _dm.matching_slope])
 
 
 @FORMS

@@ -2,10 +2,12 @@
 
 import dataclasses
 import math
+import re
 from contextlib import contextmanager
 
 import pytest
 import torch
+from light_space import LightSpace
 from tiny_images import tiny_image_data, tiny_image_task
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
@@ -19,11 +21,11 @@ from hcdc.condensers import condense, make_reducer, plan
 from hcdc.condensers._forecast import Line, measured
 from hcdc.condensers.validation._expected import alignment_seconds
 from hcdc.core.recipe import Recipe
-from hcdc.spaces import NASBench201, PolynomialFilter
+from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import ImageTask
 from recipes import change_recipes
 
-SPACE = NASBench201(channels=2)
+SPACE = LightSpace()
 CPU = torch.device("cpu")
 QUICK = {"trajectories": 2, "points": 2, "holdout": 3, "steps": 4, "batch": 3, "nodes": 6, "iterations": 2}
 ALIGNED = {"val_method": "aligned"}
@@ -199,6 +201,19 @@ def test_words_say_what_takes_longest(task, monkeypatch):
     assert told({"a": 0.2}, **SEQUENTIAL).startswith(
         "2 trajectories of 4 steps of the relaxed network on the"
     )
+
+
+def test_alignment_counts_and_times_its_trainings(task):
+    few = {**QUICK, "trajectories": 3, "points": 2, "holdout": 4, "steps": 2, "iterations": 1}
+    told = plan(task, SPACE, **ALIGNED, train_size=6, options=few).cost().words()
+    assert told.startswith("10 full-data trainings of the relaxed network (")
+    timed = r"about [\d,]+ s( \([\d.]+ h\))?, most of it .* \(estimate from a few examples\)$"
+    assert re.search(timed, told)
+    few["calibrate"] = True
+    once = {"seeds": 1}
+    told = plan(task, SPACE, train_size=6, val_method="both", options=few, recipe=once).cost().words()
+    assert "candidates trained 1 times each on the copy, 20 of them by 6 recipes before: about" in told
+    assert "20 full-data trainings, less those that the cache knows: about" in told
 
 
 def test_points_are_those_of_the_trajectories_there_are(task):

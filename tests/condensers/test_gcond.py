@@ -6,7 +6,7 @@ from plain_gcond import PlainPGE, plain_epoch
 from reducer_conformance import GraphReducerConformance, reduce
 from tiny_graph import tiny_task
 
-from hcdc.condensers._gcond import GCond, GCondX
+from hcdc.condensers import REDUCERS
 from hcdc.condensers._pge import init_pge
 from hcdc.condensers._sgc import init_sgc
 from hcdc.core.checkpoint import Checkpoint
@@ -15,10 +15,8 @@ from hcdc.core.labels import draw_members, members
 from hcdc.core.seeds import stream
 from hcdc.testing import RecordingProgress, set_bytes
 
-
-@pytest.fixture(autouse=True)
-def _save_every_epoch(monkeypatch):
-    monkeypatch.setattr("hcdc.core.checkpoint.SAVE_SECONDS", 0.0)
+pytestmark = pytest.mark.usefixtures("save_always")
+GCond, GCondX = REDUCERS["gcond"], REDUCERS["gcondx"]
 
 
 class GradientMatchingConformance(GraphReducerConformance):

@@ -1,6 +1,7 @@
 """HCDC on tiny graphs and tables: sizes, bytes, interruptions, what is learned, and what is refused."""
 
 import dataclasses
+import functools
 import json
 
 import numpy as np
@@ -45,6 +46,12 @@ def learn(task=None, seed=0, val_size=9, trained=4, **settings):
     )
 
 
+@functools.cache
+def quick(seed=0, paper=False):
+    """A copy of the tiny graph that several tests compare with."""
+    return make(seed=seed, options=PAPER if paper else QUICK)
+
+
 # --- what comes out -----------------------------------------------------------------------------------------
 
 
@@ -77,11 +84,11 @@ def test_s_train_is_that_of_the_method_that_makes_it_and_s_val_is_learned():
     )  # steps times lr
 
 
-@pytest.mark.parametrize("options", [QUICK, PAPER])
-def test_same_seed_same_bytes_other_seed_other_bytes(options):
-    first = make(seed=3, options=options).to_bytes()
-    assert make(seed=3, options=options).to_bytes() == first
-    assert make(seed=4, options=options).to_bytes() != first
+@pytest.mark.parametrize("paper", [False, True])
+def test_same_seed_same_bytes_other_seed_other_bytes(paper):
+    first = quick(paper=paper).to_bytes()
+    assert make(options=PAPER if paper else QUICK).to_bytes() == first
+    assert quick(5, paper).to_bytes() != first
 
 
 def test_the_original_is_not_changed():
@@ -92,7 +99,7 @@ def test_the_original_is_not_changed():
 
 
 def test_every_configuration_met_is_in_the_file_and_every_full_training_a_probe():
-    small = make(seed=5)
+    small = quick(5)
     starts = {config_hash(SPACE.decode(lam)) for lam in trajectory_starts(SPACE, 4, 5)}
     assert starts < set(small.meta["candidates"])
     assert len(small.meta["candidates"]) == 3 + 2 * 4  # the held-out ones and two points a trajectory
@@ -121,7 +128,7 @@ def test_a_learned_adjacency_is_symmetric_and_non_negative_without_loops(monkeyp
 @pytest.mark.parametrize("structure", ["reach", "induced"])
 def test_structure_is_that_of_the_nodes_s_val_starts_from(structure):
     task = tiny_task()
-    found = make(task, options={**QUICK, "structure": structure}).val.graph.adj
+    found = make(task, options={**QUICK, "points": 1, "structure": structure}).val.graph.adj
     assert torch.equal(found, dataclasses.replace(task, structure=structure).sample("val", 9, 0).graph.adj)
 
 
@@ -163,7 +170,7 @@ def test_an_interrupted_run_continues_to_the_same_bytes(tmp_path, monkeypatch):
 
 
 def test_interrupted_again_and_again_it_gets_there(tmp_path):
-    whole, file, interrupted, small = make().to_bytes(), tmp_path / "run.ckpt", 0, None
+    whole, file, interrupted, small = quick().to_bytes(), tmp_path / "run.ckpt", 0, None
     while small is None:
         try:
             small = make(progress=Interrupting(3), checkpoint=file)
@@ -189,7 +196,7 @@ def test_a_checkpoint_of_another_command_is_not_used(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         make(seed=1, progress=Interrupting(5), checkpoint=file)
     assert any(tmp_path.iterdir())
-    assert make(seed=2, checkpoint=file).to_bytes() == make(seed=2).to_bytes()
+    assert make(seed=5, checkpoint=file).to_bytes() == quick(5).to_bytes()
 
 
 # --- what is learned ----------------------------------------------------------------------------------------
@@ -199,7 +206,7 @@ def test_a_checkpoint_of_another_command_is_not_used(tmp_path):
 def test_s_val_improves_the_objective_on_lambdas_it_never_saw(distance, anchors):
     size = {"trajectories": 16, "points": 1, "holdout": 8, "batch": 16, "iterations": 5}
     found = learn(
-        trained=60, distance=distance, anchors=anchors, steps=72, check=8, patience=9, lr=0.01, **size
+        trained=60, distance=distance, anchors=anchors, steps=24, check=8, patience=9, lr=0.02, **size
     )
     values = [entry["held_out"] for entry in found.history]
     assert min(values) < 0.85 * values[0]
@@ -257,7 +264,7 @@ def test_shared_responses_need_no_training_on_the_original(monkeypatch):
 
 
 def test_mini_batches_of_s_val():
-    whole = content(make(val_size=9))
+    whole = content(quick())
     for everything in (9, 50):
         assert content(make(val_size=9, options={**QUICK, "val_batch": everything})) == whole
     few = make(val_size=9, options={**QUICK, "val_batch": 3})
@@ -266,20 +273,20 @@ def test_mini_batches_of_s_val():
 
 
 def test_with_every_neighbour_kept_sampling_changes_nothing():
-    whole = make()
+    whole = quick()
     for options in ({"fanout": ",".join(["90"] * 10)}, {"fanout": "", "nodes": 90}):
         sampled = make(options={**QUICK, **options})
         torch.testing.assert_close(sampled.val.graph.x, whole.val.graph.x, rtol=1e-4, atol=1e-5)
         assert sampled.meta["probes"]["score"] == pytest.approx(whole.meta["probes"]["score"], abs=1e-6)
 
 
-@pytest.mark.parametrize("base", [QUICK, PAPER])
-def test_sampled_neighbours(tmp_path, base):
-    task, options = tiny_task(), {**base, "fanout": "3,2", "nodes": 8}
+@pytest.mark.parametrize("paper", [False, True])
+def test_sampled_neighbours(tmp_path, paper):
+    task, options = tiny_task(), {**(PAPER if paper else QUICK), "fanout": "3,2", "nodes": 8}
     counting = Interrupting()
     small = make(task, options=options, progress=counting)
     assert "P" not in task.data.graph._cache  # nothing was made of the whole graph
-    assert content(small) != content(make(options=base))
+    assert content(small) != content(quick(paper=paper))
     file = tmp_path / "run.ckpt"
     with pytest.raises(KeyboardInterrupt):
         make(task, options=options, progress=Interrupting(counting.reports - 1), checkpoint=file)

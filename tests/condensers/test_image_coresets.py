@@ -7,10 +7,7 @@ from reducer_conformance import reduce
 from tiny_images import tiny_image_task
 
 import hcdc.condensers._embeddings as module
-from hcdc.condensers import condense, make_reducer, plan
-from hcdc.condensers._embeddings import EMBEDDINGS
-from hcdc.condensers._herding import Herding
-from hcdc.condensers._kcenter import KCenter
+from hcdc.condensers import REDUCERS, condense, make_reducer, plan
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
@@ -19,6 +16,8 @@ from hcdc.spaces import NASBench201
 from hcdc.tasks import ImageTask
 from hcdc.testing import RecordingProgress
 from hcdc.training import ConvNetRecipe, train_convnets
+
+Herding, KCenter = REDUCERS["herding"], REDUCERS["kcenter"]
 
 
 class ImageCoresetConformance(ImageReducerConformance):
@@ -94,7 +93,9 @@ def test_images_are_embedded_after_as_many_epochs_as_those_of_cifar10():
 def test_embeddings_are_those_of_a_network_that_has_learned():
     """Images of one class lie nearer to their class mean than to the others, also those of validation."""
     task = tiny_image_task()
-    points = EMBEDDINGS["image"].points(task, "val", 60, 8, 0, "test", Progress(), Checkpoint(None))
+    points = module.EMBEDDINGS["image"].points(
+        KCenter(steps=60, hidden=8), task, "val", 0, Progress(), Checkpoint(None)
+    )
     y = task.val.y
     assert points.shape == (18, 8)
     means = torch.stack([points[y == c].mean(0) for c in range(3)])

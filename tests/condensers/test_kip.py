@@ -10,8 +10,8 @@ from image_reducer_conformance import ImageReducerConformance
 from tiny_images import tiny_image_task
 
 import hcdc
-from hcdc.condensers import _kip
-from hcdc.condensers._kip import KIP, arc_cosine, conv_slope, fc_slope, ntk, ridge_loss
+from hcdc.condensers import REDUCERS, _kip
+from hcdc.condensers._kip import arc_cosine, conv_slope, fc_slope, ntk, ridge_loss
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
@@ -19,6 +19,8 @@ from hcdc.core.seeds import derive
 from hcdc.networks import ConvNet
 from hcdc.tasks import ImageTask
 from hcdc.testing import set_bytes
+
+KIP = REDUCERS["kip"]
 
 
 def normal(*shape, seed=0):

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 import hcdc.condensers.validation._examples as probing
 from hcdc.condensers import (
+    Companions,
     Probing,
     Slopes,
     companion_configs,
@@ -29,8 +30,7 @@ from hcdc.condensers import (
     rank_targets,
     weigh_examples,
 )
-from hcdc.condensers.validation._examples import correlation
-from hcdc.condensers.validation._probing import Companions, choose_recipe
+from hcdc.condensers.validation._probing import choose_recipe
 from hcdc.condensers.validation._weights import clearest, example_losses, fit_weights, with_every_class
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.configs import config_hash
@@ -43,8 +43,7 @@ from hcdc.core.seeds import stream
 from hcdc.datasets import data
 from hcdc.spaces import Finite, NASBench201, PolynomialFilter, halves
 from hcdc.tasks import ImageTask
-from hcdc.training import _lanes, predictors
-from hcdc.truth import _trained
+from hcdc.training import Engine, _lanes, predictors
 
 __all__ = ["short_recipes"]
 
@@ -153,8 +152,8 @@ def test_correlation_is_pearsons_of_minus_the_losses():
     losses = torch.tensor([0.4, 2.0, 1.1, 0.9], dtype=torch.float64)
     target = rank_targets([4, 1, 2, 3])
     expected = np.corrcoef(-losses.numpy(), target.numpy())[0, 1]
-    assert float(correlation(losses, target)) == pytest.approx(expected, abs=1e-9)
-    assert float(correlation(3 * losses + 7, target)) == pytest.approx(expected, abs=1e-9)
+    assert float(probing.correlation(losses, target)) == pytest.approx(expected, abs=1e-9)
+    assert float(probing.correlation(3 * losses + 7, target)) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -455,34 +454,6 @@ def test_slopes_of_groups_are_autograd_through_their_mean_distance():
     torch.testing.assert_close(single, torch.autograd.grad(value, x)[0], rtol=1e-6, atol=1e-10)
 
 
-def test_slopes_of_some_candidates_are_those_of_these_alone():
-    """In the order asked for, in groups, and the others are not run."""
-    task = ImageTask(tiny_image_data(1, 4))
-    nets, small, ran = untrained(task, 9), double_set(task), []
-
-    def watched(k):
-        return lambda images: (ran.append(k), nets[k](images))[1]
-
-    watching = [watched(k) for k in range(9)]
-    slopes = Slopes(task, watching, small, torch.device("cpu"))
-    whole = [rank_targets(range(9))]
-    before = slopes(whole)
-    some = [7, 2, 4, 0, 8, 5, 1]
-    assert slopes.members([watching[k] for k in some]) == some
-    targets = [rank_targets([0.3, 0.9, 0.1]), rank_targets([0.2, 0.4, 0.1, 0.8])]
-    ran.clear()
-    reached, found = slopes(targets, some)
-    assert ran == some
-    expected, gradient = Slopes(task, [nets[k] for k in some], small, torch.device("cpu"))(targets)
-    torch.testing.assert_close(reached, expected, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(found, gradient, rtol=1e-12, atol=1e-15)
-    assert float(gradient.abs().max()) > 1e-4
-    other, _ = slopes(targets, sorted(some))
-    assert abs(float(other[0] - reached[0])) > 1e-3  # the order is that of the targets
-    after = slopes(whole)
-    torch.testing.assert_close(after, before, rtol=0, atol=0)
-
-
 def test_a_mean_loss_is_over_repeats_with_the_weights_of_examples():
     task = ImageTask(tiny_image_data(1, 4))
     (net,), small = untrained(task, 1, repeats=3), double_set(task)
@@ -496,15 +467,13 @@ def test_a_mean_loss_is_over_repeats_with_the_weights_of_examples():
         torch.testing.assert_close(mean_loss(task, net, data_with), sum(each) / 3, rtol=1e-12, atol=1e-12)
 
 
-def learn(
-    task, networks, steps=20, start=None, progress=None, path=None, companions=None, slopes=None, **settings
-):
+def learn(task, networks, steps=20, start=None, progress=None, path=None, companions=None, **settings):
     config = Probing(probe_steps=steps, **settings)
     phase = (progress or Progress()).phase("S_val from probes", steps)
     start = start or task.sample("val", 20, 0)
     return learn_examples(
         task, networks, TRUTH, start, config, companions=companions, device="cpu", phase=phase,
-        checkpoint=Checkpoint(path, "k"), slopes=slopes,
+        checkpoint=Checkpoint(path, "k"),
     )  # fmt: skip
 
 
@@ -520,7 +489,7 @@ def agreement(task, networks, scores, images):
             torch.stack([task.loss(outputs, images) for outputs in predict(images)]).mean()
             for predict in networks
         ]
-    return float(correlation(torch.stack(losses), rank_targets(scores).float()))
+    return float(probing.correlation(torch.stack(losses), rank_targets(scores).float()))
 
 
 def test_the_order_of_the_probes_is_learned(digits, networks, learned):
@@ -590,32 +559,6 @@ def test_companions_are_a_second_group_of_slopes(digits, networks, companions):
     assert float(clear.float().mean()) > 0.5
     moved = (small.x - start.x)[clear]
     torch.testing.assert_close(moved, -0.01 * gradient[clear].sign(), rtol=0.01, atol=1e-6)
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-def test_recorded_slopes_of_more_candidates_give_the_same_set(
-    reverse, digits, networks, fourteen, companions, monkeypatch
-):
-    """On other pixels of the same labels, as they lie after another set was learned."""
-    some = Companions(companions.networks[2:8], companions.scores[2:8])
-    alone = learn(digits, networks, steps=10, companions=some)
-    start = digits.sample("val", 20, 0)
-    blank = dataclasses.replace(start, x=torch.full_like(start.x, 0.5))
-    slopes = Slopes(digits, fourteen[::-1] if reverse else fourteen, blank, torch.device("cpu"))
-    monkeypatch.setattr(probing, "Slopes", lambda *a: pytest.fail("recorded again"))
-    for _ in range(2):  # of the first set nothing is left in the second
-        small, history = learn(digits, networks, steps=10, companions=some, slopes=slopes, start=start)
-        assert torch.equal(small.x, alone[0].x)
-        assert torch.equal(small.y, alone[0].y)
-        assert history == alone[1]
-        kept = small.x.clone()
-        learn(digits, fourteen[9:], steps=2, slopes=slopes)
-        assert torch.equal(small.x, kept)  # a set of its own
-    assert torch.equal(start.x, digits.sample("val", 20, 0).x)
-    assert float((small.x - start.x).abs().max()) > 0.01
-    others = dataclasses.replace(start, y=start.y.flip(0))
-    with pytest.raises(AssertionError, match="slopes of a set with other labels"):
-        learn(digits, networks, steps=2, slopes=slopes, start=others)
 
 
 def standard(values):
@@ -754,9 +697,9 @@ def test_an_interrupted_run_continues_to_the_same_bytes(digits, networks, learne
     seen = []
 
     class Counting(Slopes):
-        def __call__(self, targets, members=None):
+        def __call__(self, targets):
             seen.append(1)
-            return super().__call__(targets, members)
+            return super().__call__(targets)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(probing, "Slopes", Counting)
@@ -779,10 +722,10 @@ def trained(monkeypatch):
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
 
     def counting(train):
-        def many(bound, params, lam, data, recipe):
+        def many(bound, params, lam, data, *rest):
             seen.append(len(data))
             now[0] += 60
-            return train(bound, params, lam, data, recipe)
+            return train(bound, params, lam, data, *rest)
 
         return many
 
@@ -827,16 +770,16 @@ def test_interrupted_trainings_on_the_copy_continue(
 @pytest.fixture
 def diverging(monkeypatch):
     """A list of candidates that diverge on the full data, to be filled."""
-    lost, score = [], _trained.score
+    lost, score = [], Engine.score
 
-    def spoiled(job):
+    def spoiled(engine, job):
         def spoil(batch):
             bad = {f"{part}.{what}": float("nan") for part in job.parts for what in ("loss", "score")}
             job.on_batch([(c, dataclasses.replace(r, values=bad) if c in lost else r) for c, r in batch])
 
-        return score(dataclasses.replace(job, on_batch=spoil))
+        return score(engine, dataclasses.replace(job, on_batch=spoil))
 
-    monkeypatch.setattr(_trained, "score", spoiled)
+    monkeypatch.setattr(Engine, "score", spoiled)
     return lost
 
 

@@ -2,12 +2,12 @@ import torch
 from reducer_conformance import GraphReducerConformance, reduce
 from tiny_graph import tiny_task
 
-from hcdc.condensers._random import RandomReducer
+from hcdc.condensers import make_reducer
 
 
 class TestRandom(GraphReducerConformance):
     def make(self):
-        return RandomReducer()
+        return make_reducer("random")
 
     def test_nodes_are_real_and_keep_their_edges(self):
         task = tiny_task()

@@ -1,8 +1,8 @@
 from reducer_conformance import GraphReducerConformance
 
-from hcdc.condensers._reach import Reach
+from hcdc.condensers import make_reducer
 
 
 class TestReach(GraphReducerConformance):
     def make(self):
-        return Reach()
+        return make_reducer("reach")

@@ -21,7 +21,7 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.progress import Progress
 from hcdc.datasets import Images
-from hcdc.networks import ConvNet, _convnet_tangents, _convnet_vector, loss_gradient, loss_products
+from hcdc.networks import ConvNet, _convnet_blocks, _convnet_vector, loss_gradient, loss_products
 from hcdc.tasks import ImageTask
 from hcdc.testing import RecordingProgress, set_bytes
 from hcdc.training import Augmentation, augment_each
@@ -82,21 +82,25 @@ class TestWrittenDerivatives:
             found = loss_gradient(NETS[name], theta, x, y, torch.float64)
             torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
 
-    def test_products_are_those_of_differentiating_twice(self, name):
+    def test_products_are_those_of_differentiating_twice(self, name, monkeypatch):
         theta, along, x, y = drawn(NETS[name])
         leaf, pixels = theta.clone().requires_grad_(), x.clone().requires_grad_()
         (g,) = torch.autograd.grad(loss_of(NETS[name], leaf, pixels, y), leaf, create_graph=True)
         curved, mixed = torch.autograd.grad(g @ along, (leaf, pixels))
-        found = loss_products(NETS[name], theta, along, x, y, torch.float64)
-        for one, other in zip(found, (g.detach() @ along, curved, mixed)):
-            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-11)
+        for written in (False, True):
+            monkeypatch.setattr(_convnet_vector, "pays", lambda device, written=written: written)
+            found = loss_products(NETS[name], theta, along, x, y, torch.float64)
+            for one, other in zip(found, (g.detach() @ along, curved, mixed), strict=True):
+                torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-11)
         assert float(mixed.abs().max()) > 1e-3
 
-    def test_a_constant_channel_stays_finite(self, name):
+    def test_a_constant_channel_stays_finite(self, name, monkeypatch):
         theta, along, x, y = drawn(NETS[name])
         x[0] = 3.0
-        found = loss_products(NETS[name], theta.float(), along.float(), x.float(), y, torch.float32)
-        assert all(bool(t.isfinite().all()) for t in found)
+        for written in (False, True):
+            monkeypatch.setattr(_convnet_vector, "pays", lambda device, written=written: written)
+            found = loss_products(NETS[name], theta.float(), along.float(), x.float(), y, torch.float32)
+            assert all(bool(t.isfinite().all()) for t in found)
 
 
 def test_large_means_cost_no_precision(monkeypatch):
@@ -109,8 +113,9 @@ def test_large_means_cost_no_precision(monkeypatch):
     assert float((found - wanted).norm() / wanted.norm()) < 1e-3
 
 
-def test_bfloat16_is_near():
+def test_bfloat16_is_near(monkeypatch):
     """What precision "bf16" computes on CUDA, here on the CPU."""
+    monkeypatch.setattr(_convnet_vector, "pays", lambda device: True)
     net = ConvNet(3, 10, (16, 16), width=16, depth=2)
     theta, along, x, y = (t if t.dtype == torch.long else t.float() for t in drawn(net, 20))
     full, half = (
@@ -121,7 +126,7 @@ def test_bfloat16_is_near():
         assert float(F.cosine_similarity(one.flatten(), other.flatten(), 0)) > 0.98
 
 
-@pytest.mark.parametrize("function", ["block_tangent", "block_back_tangent"])
+@pytest.mark.parametrize("function", ["forward", "backward", "forward_push", "backward_push"])
 def test_blocks_can_be_traced_for_the_compiler(function):
     """What `Fused` hands to the compiler on CUDA computes the same."""
     generator = torch.Generator().manual_seed(0)
@@ -129,15 +134,18 @@ def test_blocks_can_be_traced_for_the_compiler(function):
     def normal(*shape):
         return torch.randn(*shape, generator=generator)
 
-    plane, half, one, vector = (2, 3, 5, 4), (2, 3, 2, 2), (2, 3, 1, 1), (3,)
-    shapes = {
-        "block_tangent": [plane, plane, *[vector] * 4],
-        "block_back_tangent": [plane, plane, *[one] * 4, *[vector] * 4, half, half],
-    }
-    tensors = [normal(*shape) for shape in shapes[function]]
-    plain = getattr(_convnet_tangents, function)
+    plane, half, one, vector = (2, 5, 4, 3), (2, 2, 2, 3), (2, 1, 1, 3), (3,)
+    kept = [plane, one, one, vector, vector]
+    kernels, shapes = {
+        "forward": (_convnet_blocks.WHOLE, [plane, vector, vector]),
+        "backward": (_convnet_blocks.WHOLE, [*kept, half]),
+        "forward_push": (_convnet_blocks, [plane, vector, vector, plane, vector, vector]),
+        "backward_push": (_convnet_blocks, [*kept, plane, one, one, half, half, vector]),
+    }[function]
+    tensors = [normal(*shape) for shape in shapes]
+    plain = getattr(kernels, function).function
     traced = make_fx(plain, tracing_mode="fake")(*tensors)
-    for one_, other in zip(traced(*tensors), plain(*tensors)):
+    for one_, other in zip(traced(*tensors), plain(*tensors), strict=True):
         torch.testing.assert_close(one_, other)
 
 
@@ -178,7 +186,10 @@ class TestWalkBack:
         assert sorted(match.order[:3].flatten().tolist()) == list(range(6))
         assert len(set(match.order[3:].flatten().tolist())) == 4
 
-    def test_memory_does_not_grow_with_the_steps(self):
+    @pytest.mark.parametrize("written", [False, True])
+    def test_memory_does_not_grow_with_the_steps(self, written, monkeypatch):
+        monkeypatch.setattr(_convnet_vector, "pays", lambda device: written)
+
         def peak(steps, walk):
             match, start, target = match_of(TM(student_steps=steps), NETS["colour"], dtype=torch.float32)
             with Live(t for t in vars(match).values() if isinstance(t, torch.Tensor)) as live:
@@ -283,8 +294,8 @@ class TestTM(ImageReducerConformance):
     def make(self):
         return quick()
 
+    @pytest.mark.usefixtures("save_always")
     def test_an_interrupted_run_continues_to_the_same_bytes(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("hcdc.core.checkpoint.SAVE_SECONDS", 0.0)
         monkeypatch.setattr(_tm, "CHECK", 1)
         whole = self.reduce()
         checkpoint = Checkpoint(tmp_path / "state", "key")

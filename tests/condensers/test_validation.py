@@ -125,7 +125,7 @@ def test_a_plan_says_what_it_will_do():
     assert told["data"].startswith("tiny, 20 / 40 / 30 for training / validation / test, split: ")
     assert told["method"] == "hcdc, preset demo: S_train by reach, S_val by both"
     assert told["sizes"] == "S_train 6, S_val 12"
-    assert told["calibrated recipe"].startswith("steps 4, lr 0.05")
+    assert told["calibrated recipe"].startswith("steps 2, lr 0.05")
     assert "note" not in told
     images = ImageTask(tiny_image_data(1, 4))
     told = dict(plan(images, CELLS, train_size=6, val_method="aligned").summary())

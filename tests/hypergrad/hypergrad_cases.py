@@ -16,11 +16,21 @@ from torch.func import grad, hessian, jacrev
 from hcdc.core.sparse import SparseMatrix, matmul
 from hcdc.datasets import Rows, normalise_dense
 from hcdc.datasets._graph import normalise_sparse
-from hcdc.hypergrad._vectors import flatten, norm, unflatten
 from hcdc.networks import Params
 from hcdc.tasks import Task
 
 F64 = torch.float64
+
+
+def flatten(params: Params) -> Tensor:
+    """All parameters as one vector ``[P]``."""
+    return torch.cat([tensor.reshape(-1) for tensor in params.values()])
+
+
+def unflatten(vector: Tensor, like: Params) -> Params:
+    """The inverse of `flatten`."""
+    parts = vector.split([tensor.numel() for tensor in like.values()])
+    return {name: part.view(tensor.shape) for part, (name, tensor) in zip(parts, like.items())}
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,11 +177,11 @@ def newton(task: Task, params: Params, lam: Tensor, data: Any) -> Params:
     """Newton's method from a point near the optimum."""
     for _ in range(20):
         gradient = grad(task.train_loss)(params, lam, data)
-        if norm(gradient) < 1e-13:
+        if flatten(gradient).norm() < 1e-13:
             break
         step = torch.linalg.solve(dense_hessian(task, params, lam, data), flatten(gradient))
         params = unflatten(flatten(params) - step, params)
-    assert norm(grad(task.train_loss)(params, lam, data)) < 1e-10
+    assert flatten(grad(task.train_loss)(params, lam, data)).norm() < 1e-10
     return params
 
 

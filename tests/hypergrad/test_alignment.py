@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypergrad_cases import F64, MAKERS, case, dense_hessian, dense_mixed
+from hypergrad_cases import F64, MAKERS, case, dense_hessian, dense_mixed, flatten
 from torch.func import grad
 
 from hcdc.core.errors import InputError
@@ -23,7 +23,6 @@ from hcdc.hypergrad import (
     response_alignment_gradient,
     scaled_l2,
 )
-from hcdc.hypergrad._vectors import flatten
 
 CASES = list(MAKERS)
 

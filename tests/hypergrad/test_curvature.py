@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypergrad_cases import F64, MAKERS, case, dense_hessian, dense_mixed
+from hypergrad_cases import F64, MAKERS, case, dense_hessian, dense_mixed, flatten, unflatten
 from torch.func import hessian, jacrev, vmap
 
 from hcdc.core.errors import InputError
@@ -17,7 +17,7 @@ from hcdc.hypergrad import (
     mixed_transpose,
 )
 from hcdc.hypergrad._curvature import gradient_and_tangents
-from hcdc.hypergrad._vectors import dot, flatten, inner_each, size, unflatten
+from hcdc.hypergrad._vectors import dot, inner_each, size
 
 CASES = list(MAKERS)
 

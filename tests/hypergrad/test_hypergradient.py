@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypergrad_cases import F64, MAKERS, case, dense_hessian, dense_mixed, newton
+from hypergrad_cases import F64, MAKERS, case, dense_hessian, dense_mixed, flatten, newton
 from torch.func import grad, vmap
 
 from hcdc.core.errors import InputError
@@ -27,7 +27,6 @@ from hcdc.hypergrad import (
     solve_response,
     unrolled_response,
 )
-from hcdc.hypergrad._vectors import flatten
 
 CASES = list(MAKERS)
 CONVERGED_SOLVERS = {"exact": exact(), "cg": conjugate_gradient(80, tolerance=1e-13)}

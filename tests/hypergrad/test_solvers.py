@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypergrad_cases import F64
+from hypergrad_cases import F64, flatten, unflatten
 from torch.func import vmap
 
 from hcdc.core.errors import InputError
@@ -19,7 +19,6 @@ from hcdc.hypergrad import (
     neumann,
 )
 from hcdc.hypergrad._solvers import top_eigenvalue
-from hcdc.hypergrad._vectors import flatten, unflatten
 
 LIKE = {"a": torch.zeros(2, 3, dtype=F64), "b": torch.zeros(2, dtype=F64)}
 N = 8

@@ -14,7 +14,7 @@ from hcdc.datasets import CondensedDataset, Images
 
 
 def figures(truth: np.ndarray, proxy: np.ndarray, test: np.ndarray) -> dict[str, Any]:
-    interval = bootstrap(spearman, truth, proxy, draws=100)
+    interval = bootstrap(truth, proxy, draws=100)
     return {
         "spearman": spearman(truth, proxy),
         "kendall": kendall(truth, proxy),

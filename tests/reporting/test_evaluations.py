@@ -18,9 +18,9 @@ def test_reads_what_evaluate_writes(tmp_path):
     ("content", "said"),
     [
         (None, "does not exist"),
-        (b"", "not a JSON file"),
-        (b'{"dataset": "cora"', "not a JSON file"),
-        (b"\xff\xfe\x00", "not a JSON file"),
+        (b"", "not JSON"),
+        (b'{"dataset": "cora"', "not JSON"),
+        (b"\xff\xfe\x00", "not JSON"),
         (b'{"dataset": "cora"}', "not an evaluation"),
         (b"[1, 2]", "not an evaluation"),
         (json.dumps({**document(), "proxy": [1.0]}).encode(), "not an evaluation"),

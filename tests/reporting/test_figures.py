@@ -46,8 +46,8 @@ def test_cost_marks_the_break_even_or_says_that_there_is_none():
     never = evaluation("gcond", proxy_seconds_per_candidate=0.5, break_even_trials=None)
     figure = draw_cost([evaluation("hcdc"), never])
     said = texts(figure)
-    assert "less time from 172 trials on" in said
-    assert "gcond (60 s + 0.5 s a trial): it does not pay here" in said
+    assert "faster from 172 trials on" in said
+    assert "gcond (60 s + 0.5 s per trial): does not pay off" in said
     dots = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 1]
     assert [list(dot.get_xdata()) for dot in dots] == [[172]]
 
@@ -118,4 +118,4 @@ def test_the_scatter_of_accuracies_is_in_percent():
 
 def test_the_cost_of_the_way_to_beat_is_drawn():
     e = evaluation(break_even_against="early-stopping")
-    assert "early-stopping (0.2 s a trial)" in texts(draw_cost([e]))
+    assert "early-stopping (0.2 s per trial)" in texts(draw_cost([e]))

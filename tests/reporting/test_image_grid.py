@@ -81,7 +81,7 @@ def test_before_stands_beside_after_with_the_change(as_copy):
     first, second = figure.axes
     assert [axes.get_title() for axes in figure.axes] == ["before", "after"]
     assert first.get_subplotspec().rowspan == second.get_subplotspec().rowspan
-    assert "mean absolute change of a pixel: 0.25 standard deviations" in title(figure)
+    assert "mean absolute change per pixel: 0.25 standard deviations" in title(figure)
     assert pictures(first, 2, 0, small)[0, 0, 0] < pictures(second, 2, 0, small)[0, 0, 0]
 
 
@@ -96,7 +96,7 @@ def test_images_that_did_not_change_are_shown_once():
     small, _ = image_copy()
     figure = draw_images(small, small)
     assert len(figure.axes) == 1
-    assert "pixels are those they started from" in title(figure)
+    assert "pixels are unchanged" in title(figure)
 
 
 def test_weighted_images_are_sorted_and_say_their_weight():
@@ -117,7 +117,7 @@ def test_weighted_images_are_sorted_and_say_their_weight():
 def test_what_is_left_out_is_said():
     small, _ = image_copy(per_class=5)
     figure = draw_images(small, per_class=2)
-    assert "shown: 2 of up to 5 images a class" in title(figure)
+    assert "shown: 2 of up to 5 images per class" in title(figure)
     assert np.asarray(figure.axes[0].images[0].get_array()).shape[1] == 1 + 2 * 6
 
 
@@ -162,10 +162,10 @@ def test_what_cannot_be_shown_is_refused_in_a_sentence():
     nodes = Nodes(Graph(torch.zeros(3, 2), None), torch.arange(3))
     cases = [
         ((CondensedDataset(nodes, nodes, {"method": "random"}),), "kind 'graph', not 'image'"),
-        ((image_copy(val=False)[0],), "no validation images of its own"),
+        ((image_copy(val=False)[0],), "no validation images"),
         ((small, Images(start.x[:3], start.y[:3])), "before has pixels"),
         ((small, Images((start.x * 0).to(torch.uint8), start.y)), "of type uint8"),
-        ((small, Images(start.x, start.y.flip(0))), "other labels"),
+        ((small, Images(start.x, start.y.flip(0))), "different labels"),
         ((small, None, "test"), "part 'test' is not known"),
         ((small, None, "val", 0), "per_class 0"),
         ((image_copy(data={"name": "shapes"})[0],), "normalisation cannot be undone"),
@@ -179,5 +179,5 @@ def test_classes_without_an_image_are_named():
     small, _ = image_copy()
     kept = small.val.y != 1
     few = CondensedDataset(small.train, Images(small.val.x[kept], small.val.y[kept]), small.meta)
-    assert "no image of bar" in facts(few)
+    assert "no images of bar" in facts(few)
     assert not any("no image" in told for told in (*facts(small), *facts(few, part="train")))

@@ -23,7 +23,7 @@ def test_the_page_is_self_contained_and_tells_all(tmp_path):
     assert page.count('src="data:image/svg+xml;base64,') == 4
     assert "prefers-color-scheme: dark" in page
     assert "Shortened runs (preset 'demo'): hcdc." in page
-    assert "It does not pay here" in page
+    assert "Does not pay off" in page
     assert "cpu (2 threads)" in page
     assert "citeseer-embedded" in page
     for row in summary_table(evaluations):
@@ -38,12 +38,12 @@ def test_the_page_answers_first_which_configuration_to_take(tmp_path):
         f"<pre>{escape(json.dumps(e.pick.config))}</pre>",
         "in full-data validation, rank",
         "Ranks 40 candidates with Spearman",
-        "It pays from 172 trials on",
+        "Pays off from 172 trials on",
     ]
     places = [page.index(text) for text in said]
     assert places == sorted(places)
-    assert places[-1] < page.index("What else was found")
-    assert page.count("It pays from") == 1
+    assert places[-1] < page.index("Other findings")
+    assert page.count("Pays off from") == 1
 
 
 def test_every_text_is_escaped(tmp_path):
@@ -78,10 +78,10 @@ def test_copies_that_hold_images_show_them(tmp_path):
     page = page.read_text()
     assert page.count('src="data:image/svg+xml;base64,') == 6
     assert "Images of the copies" in page
-    assert "hcdc: images of S_val, one row a class" in page
-    assert "dm: images of S_train, one row a class" in page
-    assert page.count("mean absolute change of a pixel: 0.25 standard deviations") == 2  # alt and caption
-    assert "from the worst to the best as a method ranks them" in page  # the paper's figure
+    assert "hcdc: images of S_val, one row per class" in page
+    assert "dm: images of S_train, one row per class" in page
+    assert page.count("mean absolute change per pixel: 0.25 standard deviations") == 2  # alt and caption
+    assert "in one method&#x27;s order, from worst to best" in page  # the paper's figure
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_learned_sets_are_shown_and_random_ones_where_nothing_is_learned(
     small, start = image_copy(train_method=train_method, val_method=val_method)
     given = {"copies": [small], "before": [start]}
     page = write_report([image_evaluation(small)], tmp_path / "r.html", **given).read_text()
-    found = [part for part in ("S_train", "S_val") if f"hcdc: images of {part}, one row a class" in page]
+    found = [part for part in ("S_train", "S_val") if f"hcdc: images of {part}, one row per class" in page]
     assert found == shown
     assert ("mean absolute change" in page) == ("S_val" in shown)  # the start is that of S_val
 

@@ -47,8 +47,8 @@ def test_a_row_says_what_the_evaluation_says():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"proxy_seconds_per_candidate": 0.5}, "it does not pay here"),
-        ({"break_even_against": "parameter-count"}, "it does not pay here"),
+        ({"proxy_seconds_per_candidate": 0.5}, "does not pay off"),
+        ({"break_even_against": "parameter-count"}, "does not pay off"),
         ({"condense_seconds": None}, "unknown"),
         ({"full_seconds_per_candidate": None, "full_seconds": None}, "unknown"),
         ({"interval": [-0.1, 0.9]}, "-"),
@@ -75,8 +75,8 @@ def test_scores_that_are_no_accuracies_are_not_percent():
 def test_the_full_row_names_where_the_truth_is_from():
     notes = [summary_table([evaluation(**e)])[-1].note for e in ({}, {"truth_source": "a table"})]
     assert notes == [
-        "every candidate trained on the full data: what the others are judged by",
-        "a table: what the others are judged by",
+        "every candidate trained on the full data: the reference",
+        "a table: the reference",
     ]
 
 

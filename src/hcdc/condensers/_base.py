@@ -47,14 +47,7 @@ class Reducer(Settings, ABC):
 
     @abstractmethod
     def reduce(
-        self,
-        task: Task,
-        part: str,
-        size: int,
-        seed: int,
-        *,
-        progress: Progress,
-        checkpoint: Checkpoint,
+        self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
     ) -> Any:
         """Make ``size`` examples from ``part`` (``"train"`` or ``"val"``) of the task's original data.
 
@@ -62,33 +55,16 @@ class Reducer(Settings, ABC):
         same result.
         """
 
-    def reduce_and_tell(
-        self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
-    ) -> tuple[Any, dict[str, Any]]:
-        """The result of `reduce`, and what else was learned (JSON-able), for the condensed file."""
-        return self.reduce(task, part, size, seed, progress=progress, checkpoint=checkpoint), {}
-
     def iterates(
-        self,
-        task: Task,
-        part: str,
-        size: int,
-        seed: int,
-        *,
-        progress: Progress,
-        checkpoint: Checkpoint,
-        every: int = 0,
-    ) -> Iterator[Iterate]:
-        """The set while it is made, and the last one at the end.
+        self, task: Task, part: str, size: int, seed: int, *,
+        progress: Progress, checkpoint: Checkpoint, every: int = 0,
+    ) -> Iterator[Iterate]:  # fmt: skip
+        """The set after every ``every`` iterations, and at the end; arguments are as in `reduce`.
 
-        Args:
-            task, part, size, seed, progress, checkpoint: As in `reduce`.
-            every: Iterations from one to the next; 0 gives the last alone. A run that continues gives those
-                that are still to come. A method without iterates to show gives the last alone.
+        Only the last one is given if ``every`` is 0 or the method has no iterations. A continued run gives
+        those still to come.
         """
-        yield Iterate(
-            None, *self.reduce_and_tell(task, part, size, seed, progress=progress, checkpoint=checkpoint)
-        )
+        yield Iterate(None, self.reduce(task, part, size, seed, progress=progress, checkpoint=checkpoint))
 
     @classmethod
     def check_task(cls, task: Task) -> Any:
@@ -127,10 +103,5 @@ class Iterative(Reducer):
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
     ) -> Any:
-        return self.reduce_and_tell(task, part, size, seed, progress=progress, checkpoint=checkpoint)[0]
-
-    def reduce_and_tell(
-        self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
-    ) -> tuple[Any, dict[str, Any]]:
         *_, last = self.iterates(task, part, size, seed, progress=progress, checkpoint=checkpoint)
-        return last.images, dict(last.told)
+        return last.images

@@ -50,7 +50,7 @@ class Coreset(Reducer):
         return ""
 
     def seconds(self, task: Task, part: str, size: int) -> float | None:
-        return EMBEDDINGS[task.kind].seconds(task, part, self.steps, self.hidden)
+        return EMBEDDINGS[task.kind].seconds(self, task, part)
 
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
@@ -59,9 +59,7 @@ class Coreset(Reducer):
         counts = original.labels(part, size).bincount(minlength=original.num_classes).tolist()
         if (saved := checkpoint.load()) is not None:
             return original.chosen(part, saved[0]["picked"])
-        points = EMBEDDINGS[task.kind].points(
-            task, part, self.steps, self.hidden, seed, self.name, progress, checkpoint
-        )
+        points = EMBEDDINGS[task.kind].points(self, task, part, seed, progress, checkpoint)
         pools = members(original.part(part).y, original.num_classes)
         picked = torch.cat(
             [of[self.choose(points[of.to(points.device)], count)] for of, count in zip(pools, counts)]

@@ -100,16 +100,9 @@ class ImageMatching(Iterative):
         """The initial pixels ``[size, c, h, w]``, sorted by class, in the normalised space."""
 
     def iterates(
-        self,
-        task: Task,
-        part: str,
-        size: int,
-        seed: int,
-        *,
-        progress: Progress,
-        checkpoint: Checkpoint,
-        every: int = 0,
-    ) -> Iterator[Iterate]:
+        self, task: Task, part: str, size: int, seed: int, *,
+        progress: Progress, checkpoint: Checkpoint, every: int = 0,
+    ) -> Iterator[Iterate]:  # fmt: skip
         run = Matching(self, self.check_task(task), part, size, seed)
         loop = Loop(run, checkpoint, self.iterations, self.title, "iteration")
         if every and loop.done % every == 0 and loop.done < self.iterations:
@@ -140,13 +133,6 @@ class Matching(Resumable):
 
     Synthetic images are stored as ``[classes, most, c, h, w]``, where ``most`` is the size of the largest
     class; unused slots have weight 0 and never change.
-
-    Args:
-        method: The settings.
-        task: The original task.
-        part: The part to condense.
-        size: Number of synthetic images.
-        seed: Determines every draw.
     """
 
     def __init__(self, method: ImageMatching, task: ImageTask, part: str, size: int, seed: int):

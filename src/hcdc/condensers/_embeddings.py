@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -26,6 +26,9 @@ from hcdc.training import (
     train_gcn,
 )
 
+if TYPE_CHECKING:
+    from hcdc.condensers._coreset import Coreset
+
 EPOCHS, LEAST_STEPS = 40, 240
 """Epochs of the ConvNet behind embeddings, and its fewest steps."""
 
@@ -44,34 +47,18 @@ class Embedding(ABC):
 
     @abstractmethod
     def points(
-        self,
-        task: Any,
-        part: str,
-        steps: int,
-        width: int,
-        seed: int,
-        title: str,
-        progress: Progress,
-        checkpoint: Checkpoint,
+        self, by: Coreset, task: Any, part: str, seed: int, progress: Progress, checkpoint: Checkpoint
     ) -> Tensor:
         """Embeddings ``[m, k]`` of the examples of a part.
 
-        Args:
-            task: The task.
-            part: ``"train"`` or ``"val"``.
-            steps: Training steps of the network.
-            width: Width of the network.
-            seed: Determines every draw.
-            title: What the embedding is for, in progress reports.
-            progress: Where the training reports.
-            checkpoint: Checkpoint of the part; the network may be saved beside it.
+        ``by`` says how long and how wide a network to train; it may be saved beside the ``checkpoint``.
         """
 
     def settings(self, task: Any) -> dict[str, int]:
         """Default coreset settings for a task."""
         return {}
 
-    def seconds(self, task: Any, part: str, steps: int, width: int) -> float | None:
+    def seconds(self, by: Coreset, task: Any, part: str) -> float | None:
         """Seconds of training, from a short trial; None if unpredictable."""
         return None
 
@@ -82,18 +69,10 @@ class NodeEmbedding(Embedding):
     network = "GCN"
 
     def points(
-        self,
-        task: GraphTask,
-        part: str,
-        steps: int,
-        width: int,
-        seed: int,
-        title: str,
-        progress: Progress,
-        checkpoint: Checkpoint,
+        self, by: Coreset, task: GraphTask, part: str, seed: int, progress: Progress, checkpoint: Checkpoint
     ) -> Tensor:
-        phase = progress.phase(f"GCN embedding for {title}", steps)
-        recipe = GCNRecipe(steps=steps, hidden=width)
+        phase = progress.phase(f"GCN embedding for {by.name}", by.steps)
+        recipe = GCNRecipe(steps=by.steps, hidden=by.hidden)
         run = train_gcn(task.train, task.num_classes, [derive(seed, "coreset")], recipe, on_step=phase.step)
         return gcn_logits(run.last, gcn_inputs(task.part(part)))[:, 0].log_softmax(-1).cpu()
 
@@ -108,24 +87,16 @@ class ImageEmbedding(Embedding):
     network = "ConvNet"
 
     def points(
-        self,
-        task: ImageTask,
-        part: str,
-        steps: int,
-        width: int,
-        seed: int,
-        title: str,
-        progress: Progress,
-        checkpoint: Checkpoint,
+        self, by: Coreset, task: ImageTask, part: str, seed: int, progress: Progress, checkpoint: Checkpoint
     ) -> Tensor:
         place = checkpoint.beside("network")
         place = place if part == "train" else place.timed_anew()  # its seconds count for S_train
         per_epoch = math.ceil(len(task.train) / ConvNetRecipe.batch)
-        recipe = ConvNetRecipe(epochs=math.ceil(steps / per_epoch), width=width)
+        recipe = ConvNetRecipe(epochs=math.ceil(by.steps / per_epoch), width=by.hidden)
         own, key = derive(seed, "coreset"), (recipe, seed)
         trained = TRAINED.setdefault(task, {})
         if key not in trained:
-            phase = progress.phase(f"ConvNet embedding for {title}", recipe.epochs)
+            phase = progress.phase(f"ConvNet embedding for {by.name}", recipe.epochs)
             (trained[key],) = train_convnets(
                 task, task.train, [own], recipe, on_epoch=phase.step, checkpoint=place
             )
@@ -136,10 +107,10 @@ class ImageEmbedding(Embedding):
         steps = EPOCHS * math.ceil(len(task.train) / ConvNetRecipe.batch)
         return {"steps": max(LEAST_STEPS, steps), "hidden": 128}
 
-    def seconds(self, task: ImageTask, part: str, steps: int, width: int) -> float:
+    def seconds(self, by: Coreset, task: ImageTask, part: str) -> float:
         if part != "train":
             return 0.0  # already trained
-        net, device = ConvNetRecipe(width=width).net(task), task.train.y.device
+        net, device = ConvNetRecipe(width=by.hidden).net(task), task.train.y.device
         vector = torch.zeros(sum(math.prod(shape) for shape in net.shapes().values()), device=device)
         batch = min(ConvNetRecipe.batch, len(task.train))
 
@@ -148,7 +119,7 @@ class ImageEmbedding(Embedding):
             weight = torch.ones(count, device=device)
             loss_gradient(net, vector, images.x, images.y, compute_type(device), weight)
 
-        return steps * measured(work, batch, device).at(batch)
+        return by.steps * measured(work, batch, device).at(batch)
 
 
 EMBEDDINGS: dict[str, Embedding] = {"graph": NodeEmbedding(), "image": ImageEmbedding()}

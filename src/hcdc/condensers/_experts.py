@@ -80,7 +80,7 @@ class ExpertTrainer:
         x = AUGMENTED(self.inputs(self.images.x.index_select(0, rows)), *parameters)
         y = self.images.y.index_select(0, rows)
         dtype = compute_type(self.device, x.dtype)
-        self.theta -= self.lr * loss_gradient(self.net, self.theta, x, y, dtype)
+        self.theta -= self.lr * loss_gradient(self.net, self.theta, x, y, dtype, fixed=True)
         self.counter += 1
 
     @torch.no_grad()

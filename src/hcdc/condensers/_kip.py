@@ -171,16 +171,9 @@ class KIP(Iterative):
     takes = ("image",)
 
     def iterates(
-        self,
-        task: Task,
-        part: str,
-        size: int,
-        seed: int,
-        *,
-        progress: Progress,
-        checkpoint: Checkpoint,
-        every: int = 0,
-    ) -> Iterator[Iterate]:
+        self, task: Task, part: str, size: int, seed: int, *,
+        progress: Progress, checkpoint: Checkpoint, every: int = 0,
+    ) -> Iterator[Iterate]:  # fmt: skip
         images: ImageTask = self.check_task(task)
         start = images.sample(part, size, derive(seed, self.name, part, "start"))
         x = start.x.clone()

@@ -135,9 +135,8 @@ class Plan:
         sizes = {} if self.s_train is not None else {"train": self.train_size}
         if self.way.reduces:
             sizes["val"] = self.val_size
-        told = " and ".join(
-            filter(None, [_on_full_data(self.reducer.trains(self.task)), self.reducer.loops()])
-        )
+        trained = self.reducer.trains(self.task)
+        told = " and ".join(filter(None, [trained and f"{trained} on the full data", self.reducer.loops()]))
         if not (told and sizes):
             return []
         told = f"{' and '.join(f'S_{part}' for part in sizes)} by {self.reducer.name}: {told}"
@@ -202,10 +201,10 @@ class Plan:
             return taken.train.to(device), taken.meta.get("train_learned", {}), taken.train_seconds
         place = store.timed_anew().child("train")
         with timed() as spent:
-            s_train, learned = self.reducer.reduce_and_tell(
+            *_, made = self.reducer.iterates(
                 task, "train", self.train_size, self.seed, progress=progress, checkpoint=place
             )
-        return s_train, learned, spent[0] + place.clock.earlier
+        return made.images, dict(made.told), spent[0] + place.clock.earlier
 
 
 def plan(
@@ -341,10 +340,6 @@ def space_words(space: Space) -> str:
     """The settings of a space or, if they would fill a screen, a count of its dimensions."""
     told = in_words(space.spec())
     return told if len(told) <= SCREEN else f"{space.name}, {space.words()}"[:SCREEN]
-
-
-def _on_full_data(trained: str) -> str:
-    return f"{trained} on the full data" if trained else ""
 
 
 def _own_place(name: str) -> Path | None:

@@ -132,16 +132,9 @@ class TM(Iterative):
         return trained + self.iterations * self.student_steps * once
 
     def iterates(
-        self,
-        task: Task,
-        part: str,
-        size: int,
-        seed: int,
-        *,
-        progress: Progress,
-        checkpoint: Checkpoint,
-        every: int = 0,
-    ) -> Iterator[Iterate]:
+        self, task: Task, part: str, size: int, seed: int, *,
+        progress: Progress, checkpoint: Checkpoint, every: int = 0,
+    ) -> Iterator[Iterate]:  # fmt: skip
         images: ImageTask = self.check_task(task)
         start = images.sample(part, size, derive(seed, self.name, part, "start"))
         match = Matching(self, convnet(images, self.width, self.depth), start)
@@ -262,7 +255,7 @@ class Matching(Resumable):
     def _forward(self) -> None:
         """From theta_k to theta_{k+1}."""
         theta, rows, x, _ = self._at()
-        g = loss_gradient(self.net, theta, x, self.y.index_select(0, rows), self.dtype)
+        g = loss_gradient(self.net, theta, x, self.y.index_select(0, rows), self.dtype, fixed=True)
         self.counter.add_(1).clamp_max_(self.config.student_steps)
         self.thetas.index_copy_(0, self.counter, (theta - self.size * g)[None])
 

@@ -1,4 +1,4 @@
-"""Scores of candidates from their results, and how far two lists of scores agree."""
+"""Candidate scores, and how well two lists of scores agree."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ TOP_K = 10
 
 
 def agreement(truth: Sequence[float], test: Sequence[float], proxy: Sequence[float]) -> dict[str, Any]:
-    """How ``proxy`` agrees with full-data scores, as fields of a `Ranking`.
+    """How well ``proxy`` agrees with full-data scores, as fields of a `Ranking`.
 
     Args:
         truth: Full-data validation scores ``[n]``, higher is better.
-        test: Full-data test scores ``[n]``, or none.
+        test: Full-data test scores ``[n]``, or an empty list.
         proxy: The scores to judge ``[n]``.
     """
     a, b = np.asarray(truth), np.asarray(proxy)
@@ -31,10 +31,10 @@ def agreement(truth: Sequence[float], test: Sequence[float], proxy: Sequence[flo
         "proxy": [float(v) for v in b],
         "spearman": value,
         "kendall": ranks.kendall(a, b),
-        "interval": ranks.bootstrap(ranks.spearman, a, b).as_list(),
+        "interval": ranks.bootstrap(a, b).as_list(),
         "level": 0.90,
         "test_spearman": ranks.spearman(test, b) if len(test) else None,
-        "test_interval": (ranks.bootstrap(ranks.spearman, test, b).as_list() if len(test) else (None, None)),
+        "test_interval": ranks.bootstrap(test, b).as_list() if len(test) else (None, None),
         "top_k_overlap": math.nan if undefined else ranks.top_k_overlap(a, b, TOP_K),
         "upper_half_spearman": ranks.upper_half_spearman(a, b),
         "regret": math.nan if undefined else ranks.regret(a, b),
@@ -44,31 +44,31 @@ def agreement(truth: Sequence[float], test: Sequence[float], proxy: Sequence[flo
 
 
 def _undefined(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> str:
-    """Why two lists of scores have no rank agreement."""
+    """Why the rank agreement of two lists is undefined."""
     if not np.isfinite(a).all():
-        return "some scores on the full data are not finite, so there is no ranking to agree with"
+        return "some full-data scores are not finite, so there is no ranking to compare with"
     if (a == a[0]).all():
-        return "all candidates score the same on the full data, so there is no ranking to agree with"
+        return "all candidates have the same full-data score, so there is no ranking to compare with"
     if not np.isfinite(b).all():
         return "some scores are not finite, so there is no ranking"
     return "all scores are equal, so there is no ranking"
 
 
 def proxy_scores(results: Sequence[Result], metric: str, part: str) -> list[float]:
-    """Scores on ``part``, higher is better; diverged candidates are just below the worst."""
+    """Scores on ``part``, higher is better; diverged candidates rank just below the worst."""
     scores = [
         r.values[f"{part}.score"] if metric == "accuracy" else -r.values[f"{part}.loss"] for r in results
     ]
     bad = diverged(results, part)
     if len(bad) == len(results):
         raise NumericalError(
-            "every candidate has a non-finite loss after training; a smaller learning rate ('lr') of the "
-            "recipe, or a limit on the gradient's norm ('clip'), may help"
+            "every candidate diverged (its loss is not finite); try a smaller learning rate ('lr') in the "
+            "recipe or a limit on the gradient norm ('clip')"
         )
     last = math.nextafter(min(v for k, v in enumerate(scores) if k not in bad), -math.inf)
     return [last if k in bad else v for k, v in enumerate(scores)]
 
 
 def diverged(results: Sequence[Result], part: str) -> set[int]:
-    """The candidates whose loss on ``part`` is not finite."""
+    """Positions of candidates whose loss on ``part`` is not finite."""
     return {k for k, r in enumerate(results) if not math.isfinite(r.values[f"{part}.loss"])}

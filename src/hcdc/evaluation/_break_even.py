@@ -1,4 +1,4 @@
-"""From how many trials on a copy pays, against the strongest other way in the same table."""
+"""The number of trials after which a copy pays off, against the strongest alternative in the table."""
 
 from __future__ import annotations
 
@@ -13,13 +13,8 @@ CHANCE = "Indistinguishable from chance, so no break-even is reported"
 
 @dataclass(frozen=True)
 class BreakEven:
-    """Fields of an `Evaluation`.
-
-    Attributes:
-        break_even_trials: Number of trials; None where there is none.
-        break_even_against: The way that is hardest to beat.
-        break_even_note: Why there is no number.
-    """
+    """Fields of an `Evaluation`: the number of trials, the alternative that is hardest to beat, and why there
+    is no number if there is none."""
 
     break_even_trials: int | None = None
     break_even_against: str | None = None
@@ -27,10 +22,10 @@ class BreakEven:
 
 
 def break_even(found: Evaluation, context: Context) -> BreakEven:
-    """The number of trials from which on no way that ranks at least as well, to two digits, is cheaper.
+    """The number of trials from which the copy is cheaper than anything that ranks at least as well.
 
-    Ways are the full data and the rivals. Nothing is said of a ranking that may be chance, of more trials
-    than a finite space has, or of seconds by different clocks.
+    Compares with the full data and the rivals; correlations are rounded to two digits. There is no number if
+    the ranking may be chance, if it exceeds the size of a finite space, or if clocks differ.
     """
     if found.spearman is None:
         return BreakEven()
@@ -45,43 +40,43 @@ def break_even(found: Evaluation, context: Context) -> BreakEven:
         ways.append(found.full_cost)
     if not ways:
         return BreakEven(
-            break_even_note="full-data results come from the cache, whose seconds are of another time; "
-            "an empty cache times them again"
+            break_even_note="full-data results come from the cache and were timed in another run; use an "
+            "empty cache to time them again"
         )
     return _hardest(found.cost, ways, context)
 
 
 def _hardest(copy: Cost, ways: list[Cost], context: Context) -> BreakEven:
-    """The break-even against the way that takes the most trials to beat."""
+    """The break-even against the alternative that takes the most trials to beat."""
     trials, against = 0, ""
     for way in ways:
         some = copy.break_even(way)
         if some is None:
-            note = f"{way.words} ranks at least as well and is never dearer"
+            note = f"{way.words} ranks at least as well and never costs more"
             if way.once == 0 and not way.each:
                 note = f"{way.words} is free and ranks at least as well"
             elif way.words == "the full data":
-                note = "a trial on the copy takes as long as one on the full data"
+                note = "a trial on the copy takes at least as long as one on the full data"
             return BreakEven(None, way.words, note)
         trials, against = max((trials, against), (some, way.words))
     every = context.space.candidates()
     if every is not None and trials > len(every):
-        note = f"it would take {trials:,} trials, and the space has {len(every):,} candidates"
+        note = f"it would take {trials:,} trials, but the space has {len(every):,} candidates"
         return BreakEven(None, against, note)
     return BreakEven(trials, against)
 
 
 def _mixed_clocks(context: Context) -> str:
-    """Why the seconds of condensing, of the copy and of the full data cannot be compared; else empty."""
+    """Why seconds for condensing, the copy and the full data are not comparable; empty if they are."""
     record = context.small.record
     if context.condense_seconds is None:
-        return "the time to condense was not recorded"
+        return "the condensing time was not recorded"
     if context.truth is not None:
-        return "the seconds of the full data are by the table's own clock"
+        return "full-data seconds come from the table's own clock"
     if not context.full_seconds > 0:
-        return "the full-data results come from another device"
+        return "full-data results come from another device"
     if record.get("probe_seconds"):
-        return "the probes' results come from a cache or a table, whose seconds were taken at another time"
+        return "the probes' results come from a cache or a table and were timed in another run"
     made_on = record.get("environment", {}).get("device")
     if made_on is not None and made_on != device_name(context.device):
         return f"the copy was made on another device ({made_on})"

@@ -1,4 +1,4 @@
-"""What rivals work with: the copy, the task, the candidates, and the trainings of them."""
+"""What rivals work with: the copy, the task, the candidates and their training."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from hcdc.truth import Truth, full_scores
 
 log = logging.getLogger("hcdc")
 BESIDE = "beside "
-"""Before the name of a further copy: a part of `Context.copied`."""
+"""Prefix of the parts in `Context.copied` that belong to further copies."""
 
 
 class Trained(NamedTuple):
-    """What a training for one rival gave: scores, seconds of all candidates, `repeats`."""
+    """Training for one rival: scores, seconds for all candidates, and `repeats`."""
 
     scores: list[float]
     seconds: float
@@ -43,25 +43,14 @@ class Trained(NamedTuple):
 class Context:
     """One evaluation, as rivals see it.
 
-    Args:
-        small: The copy.
-        task: The task on the original data.
-        space: The search space.
-        configs: The candidates that judge.
-        seed: Of their initialisations on the copy.
-        beside: Further copies with the same S_train, by name.
-        device: Where to train.
-        progress: Where progress is reported.
-        folder: Where an interrupted evaluation continues from; None starts anew.
-        truth: Full-data results that somebody else made; None where candidates are trained here.
-        condense_seconds: What making the copy cost; from ``small.record`` if None.
+    Arguments are those of `evaluate`; ``configs`` are the candidates that judge, and an interrupted
+    evaluation continues from ``folder``.
 
     Attributes:
-        full: The recipe on the full data.
-        calibrated: The recipe on the copy.
-        known: Full-data results of the candidates, set once they are known.
-        cached: Some of these were known before, so their seconds were taken at another time.
-        copied: Results of the candidates on the copy and on the sets of rivals, set once they are trained.
+        full, calibrated: The recipes on the full data and on the copy.
+        known: Full-data results of the candidates, once there are any.
+        cached: Some of them were cached, so they were timed in another run.
+        copied: Results of the candidates on S_val and on the rivals' sets, once trained.
         shared: What one rival leaves for another, by name.
     """
 
@@ -92,62 +81,62 @@ class Context:
         self.shared: dict[str, Any] = {}
         self._kept: list[Checkpoint] = []
 
-    # --- what there is --------------------------------------------------------------------------------------
+    # --- facts ----------------------------------------------------------------------------------------------
 
     @property
     def metric(self) -> str:
-        """What ranks candidates on original data: accuracy for classes, the loss for anything else."""
+        """The metric on original data: accuracy for classes, otherwise loss."""
         return "loss" if self.task.num_classes is None else "accuracy"
 
     @property
     def made_seconds(self) -> float:
-        """Seconds of making S_train."""
+        """Seconds spent making S_train."""
         return self.small.train_seconds or 0.0
 
     @cached_property
     def val_size(self) -> int:
-        """Number of random validation examples of a rival: |S_val|, or in proportion where that is real."""
+        """Random validation examples of a rival: |S_val|, or a proportional number if S_val is real."""
         task, small = self.task, self.small
         size = round(len(small.train) * len(task.val) / len(task.train))
         return min(task.most("val"), small.meta["val_size"] or max(size, task.num_classes or 1))
 
     @cached_property
     def offered(self) -> dict[str, tuple[Any, str]]:
-        """Validation sets that the task itself offers as rivals, each with its words."""
+        """Validation sets that the task offers to rivals, each with a description."""
         return self.task.rival_sets(self.val_size, int(self.small.meta["seed"]))
 
     def scores(self, part: str) -> list[float]:
-        """Full-data scores of the candidates; none where the truth has no such part."""
+        """Full-data scores of the candidates; empty if the truth lacks this part."""
         there = all(f"{part}.score" in result.values for result in self.known)
         return full_scores(self.known, part) if there else []
 
     @property
     def full_seconds(self) -> float:
-        """Seconds of all candidates on the full data; a search pays for no test."""
+        """Seconds for all candidates on the full data, without testing."""
         return sum(r.seconds_for("val") for r in self.known)
 
     @property
     def proxy_seconds(self) -> float:
-        """Seconds of all candidates on the copy."""
+        """Seconds for all candidates on the copy."""
         return sum(r.seconds_for("copy") for r in self.copied)
 
     @property
     def short_steps(self) -> int:
-        """Steps on the full data with the example visits of a trial on the copy."""
+        """Full-data steps that visit as many examples as a trial on the copy."""
         share = visits(self.calibrated, len(self.small.train)) / visits(self.full, len(self.task.train))
         return max(1, round(self.full.steps * share))
 
-    # --- trainings ------------------------------------------------------------------------------------------
+    # --- training -------------------------------------------------------------------------------------------
 
     def train_on_copy(self, parts: dict[str, Any]) -> list[Result]:
-        """Candidates trained on S_train once, scored on every part."""
+        """Train every candidate on S_train once and score it on every part."""
         name, train = "candidates on the copy", self.small.train
         return self._trained(name, train, parts, self.calibrated, "judge", self.seed)
 
     def train_on_full(self, name: str, recipe: Recipe, seed: int = 0) -> Trained:
-        """Candidates trained on T_train by another recipe, and scored on T_val.
+        """Train every candidate on T_train by another recipe and score it on T_val.
 
-        Where all diverge there are no scores (NaN), and the other rivals are judged all the same.
+        If all diverge, scores are NaN and the evaluation goes on.
         """
         parts = {"val": self.task.val}
         results = self._trained(f"rival {name}", self.task.train, parts, recipe, "early-stopping", seed)
@@ -155,10 +144,15 @@ class Context:
         scores = [math.nan] * len(results) if none else proxy_scores(results, self.metric, "val")
         return Trained(scores, sum(r.seconds for r in results), repeats(results, "val"))
 
+    def full_rival(self, name: str, words: str, recipe: Recipe) -> Rival:
+        """A rival that trains on the full data by another recipe."""
+        scores, seconds, repeats = self.train_on_full(name, recipe)
+        return self.rival(name, words, scores, seconds, repeats=repeats)
+
     def _trained(
         self, name: str, train: Any, parts: dict[str, Any], recipe: Recipe, role: str, seed: int = 0
     ) -> list[Result]:
-        """Results of every candidate; batches of an interrupted evaluation are not trained again."""
+        """Results of every candidate; an interrupted evaluation continues where it stopped."""
         told = {"name": name, "parts": list(parts), "recipe": recipe.as_dict()}
         key = content_key({**self._mark, **told, **({"seed": seed} if seed else {})})
         store = Checkpoint(None if self.folder is None else self.folder / f"{key}.judging", key)
@@ -188,7 +182,7 @@ class Context:
 
     @cached_property
     def _mark(self) -> dict[str, Any]:
-        """What an interrupted evaluation must have in common with this one."""
+        """What identifies this evaluation when it continues."""
         others = {name: _sha256(other) for name, other in self.beside.items()}
         return {
             "copy": _sha256(self.small),
@@ -198,7 +192,7 @@ class Context:
         }
 
     def forget(self) -> None:
-        """Remove what only an interrupted evaluation needs."""
+        """Remove the checkpoints."""
         for store in self._kept:
             store.remove()
 
@@ -207,12 +201,12 @@ class Context:
     def rival(
         self, name: str, words: str, scores: Sequence[float], seconds: float, once: float = 0.0, **more: Any
     ) -> Rival:
-        """A rival from its scores.
+        """A rival from its scores, one per candidate, higher is better.
 
         Args:
-            name, words: What it is called, and what it does.
-            scores: One per candidate, higher is better.
-            seconds: Seconds of all candidates.
+            name, words: Its name and a description.
+            scores: The scores ``[n]``.
+            seconds: Seconds for all candidates.
             once: Seconds before the first one.
             **more: Further fields of `Rival`.
         """
@@ -223,7 +217,7 @@ class Context:
         )  # fmt: skip
 
     def same_train(self, name: str, part: str, metric: str, words: str, **more: Any) -> Rival:
-        """A rival that shares S_train and has another validation set, one of the parts of `copied`."""
+        """A rival with the same S_train and another validation set, one of the parts of `copied`."""
         scores = proxy_scores(self.copied, metric, part)
         seconds = sum(r.seconds_for(part) for r in self.copied)
         given = {"once": self.made_seconds, "repeats": repeats(self.copied, part), **more}
@@ -243,23 +237,23 @@ def _sha256(small: CondensedDataset) -> str:
 
 
 def _condense_seconds(small: CondensedDataset) -> float | None:
-    """What making the copy cost, with the full-data results that were looked up: somebody paid for them."""
+    """What making the copy cost, including full-data results that were only looked up."""
     seconds = small.record.get("condense_seconds")
     return None if seconds is None else float(seconds + small.record.get("probe_seconds", 0.0))
 
 
 def repeats(results: Sequence[Result], part: str) -> dict[str, list[list[float]]]:
-    """Loss and score of each candidate on a part, by initialisation ``[n][R]``."""
+    """Loss and score of each candidate on a part, per initialisation ``[n][R]``."""
     return {what: [r.repeats.get(f"{part}.{what}", []) for r in results] for what in ("loss", "score")}
 
 
 def visits(recipe: Recipe, count: int) -> int:
-    """How often a recipe looks at one of ``count`` examples, over all seeds."""
+    """Example visits of a recipe on ``count`` examples, over all seeds."""
     return recipe.steps * recipe.seeds * min(recipe.batch or count, count)
 
 
 def writable(folder: Path) -> Path | None:
-    """The folder if it can be written, else None: a copy can be judged by results in one that cannot."""
+    """The folder if it is writable, else None: results can still be read from it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

@@ -1,4 +1,4 @@
-"""What an evaluation takes, before it is run: trainings and seconds, rivals included."""
+"""What an evaluation will cost, rivals included."""
 
 from __future__ import annotations
 
@@ -25,14 +25,7 @@ def cost(
     rivals: bool | Sequence[str] = True,
     truth: Truth | None = None,
 ) -> Cost:
-    """What `evaluate` would take: words and seconds of each kind of work, extrapolated from a few steps.
-
-    Args:
-        small: The condensed set.
-        task: The task on the original data.
-        candidates: How many candidates judge.
-        device, rivals, truth: As for `evaluate`.
-    """
+    """What `evaluate` will cost, extrapolated from a few steps; arguments are as in `evaluate`."""
     space = from_spec(small.meta["space"])
     context = Context(small, task, space, judges(small, space, 2, 0)[0], device=device, truth=truth)
     on_copy = training_seconds(task, space, context.calibrated, device, len(small.train))

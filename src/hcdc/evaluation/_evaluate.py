@@ -1,4 +1,4 @@
-"""The benchmark: how a condensed set ranks fresh candidates, against the full data and against its rivals."""
+"""The benchmark: rank new candidates on the copy, on the full data and by rivals, and compare."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ from hcdc.spaces import from_spec
 from hcdc.tasks import Task
 from hcdc.truth import TrainedTruth, Truth, cache_folder, check_truth
 
+NAMED = ("method", "preset", "train_method", "val_method", "train_size", "val_size", "seed", "space")
+"""Metadata of the copy that the evaluation repeats."""
+
 
 def evaluate(
     small: CondensedDataset,
@@ -41,23 +44,23 @@ def evaluate(
     progress: Progress | None = None,
     condense_seconds: float | None = None,
 ) -> Evaluation:
-    """Rank fresh candidates on the copy and on the full data, and compare.
+    """Rank new candidates on the copy and on the full data, and compare.
 
     Args:
-        small: The condensed set.
-        candidates: How many configurations to judge with (finite spaces: at most, from the half not used in
-            condensing), or the configurations themselves, none of which the copy was made with.
-        seed: Decides the candidates, and their initialisations on the copy (role ``"judge"``).
-        task: The task on the original data. If None: the one that made the copy in this process, else it is
-            read again from where ``small.meta`` says.
+        small: The condensed data set.
+        candidates: How many configurations to rank, or a list of them; none may have been used to make the
+            copy. A finite space gives at most the half that condensing never uses.
+        seed: Determines the candidates and their initialisations on the copy (role ``"judge"``).
+        task: The task on the original data. By default the one that made the copy in this process; otherwise
+            the data is read again from the source in ``small.meta``.
         device: Where to train.
-        truth: Full-data results of the candidates; if None they are trained on the full data.
-        cache: Folder for full-data results, and for what an interrupted evaluation has trained.
-        rivals: Also rank with the rivals: all, none, or those of some names (`rival_names`).
-        beside: Further copies with the same S_train and recipe, by name: candidates are trained once, and
-            each copy ranks them too, as a rival of its name.
+        truth: Full-data results of the candidates; None trains them on the full data.
+        cache: Folder for full-data results and for the checkpoints of this evaluation.
+        rivals: True for all rivals, False for none, or a list of names (`rival_names`).
+        beside: Further copies with the same S_train and recipe, by name. Candidates are trained once; each
+            copy ranks them too, as a rival of that name.
         progress: Where progress is reported.
-        condense_seconds: What making the copy cost; from ``small.record`` if None.
+        condense_seconds: What making the copy cost; None takes it from ``small.record``.
     """
     task = task_of(small, task).to(device)
     if truth is not None:
@@ -73,7 +76,7 @@ def evaluate(
     warn_of_few(context.space, asked, len(configs), dropped)
     chosen = chosen_rivals(context, rivals)
     parts = {"copy": task.val if context.small.val is None else context.small.val}
-    for rival in chosen:  # what cannot be drawn is found out before the work
+    for rival in chosen:  # fails before the work if a set cannot be drawn
         parts |= rival.sets(context)
     for name, other in beside.items():
         parts[BESIDE + name] = task.val if other.val is None else other.val.to(device)
@@ -100,21 +103,9 @@ def _copy_result(context: Context, seed: int, dropped: int) -> Evaluation:
     try:
         proxy = proxy_scores(context.copied, context.calibrated.metric, "copy")
     except NumericalError:
-        context.forget()  # the same command would end here again
+        context.forget()  # the same command would fail here again
         raise
-    named: dict[str, Any] = {
-        key: meta.get(key)
-        for key in (
-            "method",
-            "preset",
-            "train_method",
-            "val_method",
-            "train_size",
-            "val_size",
-            "seed",
-            "space",
-        )
-    }
+    named: dict[str, Any] = {key: meta.get(key) for key in NAMED}
     classes = context.task.num_classes is not None
     return Evaluation(
         **named,

@@ -1,4 +1,4 @@
-"""The candidates that judge a copy: none of them was used in making it."""
+"""The candidates that judge a copy; none of them was used to make it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hcdc.spaces import Space, from_spec, halves
 from hcdc.tasks import Task
 
 log = logging.getLogger("hcdc")
-OR_LIST = " (they are drawn anew, by the seed), or a list of configurations"
+OR_LIST = " or a list of configurations"
 
 
 def judges(small: CondensedDataset, space: Space, candidates: int, seed: int) -> tuple[list[Config], int]:
-    """Fresh candidates (role ``"judge"``), and how many were dropped because the copy was made with them."""
+    """New candidates (role ``"judge"``), and how many were dropped because the copy was made with them."""
     used = set(small.meta.get("candidates") or [])
     if space.candidates() is None:
         drawn = space.sample(candidates, numpy_stream(seed, "judge"))
@@ -39,13 +39,9 @@ def checked_judges(
     seed: int,
     others: Sequence[CondensedDataset] = (),
 ) -> tuple[list[Config], int]:
-    """`judges`, or the configurations given, refused where they cannot be ranked.
+    """`judges`, or the given configurations; refuses those that cannot be ranked.
 
-    Args:
-        small: The copy.
-        task: Its task.
-        candidates, seed: As for `evaluate`.
-        others: Copies that the same candidates judge too.
+    ``others`` are copies that the same candidates judge too.
     """
     numbers: dict[str, Any] = {"candidates": candidates, "seed": seed}
     if isinstance(candidates, list | tuple) and all(isinstance(each, dict) for each in candidates):
@@ -58,40 +54,37 @@ def checked_judges(
         raise InputError(f"seed {seed}: at least 0 is needed")
     if task.one_network:
         raise InputError(
-            f"{task.one_network}, so there is no ranking to judge; make the copy with model 'space' or with "
-            "a model of your own"
+            f"{task.one_network}, so there is nothing to rank; make the copy with model 'space' or with your "
+            "own model"
         )
     space = from_spec(small.meta["space"])
     if isinstance(candidates, Sequence):
         _check_listed(candidates, space, [small, *others])
         return list(candidates), 0
     if candidates < 2:
-        raise InputError(
-            f"candidates {candidates}: at least 2 are needed to speak of a ranking; 80 is the default"
-        )
+        raise InputError(f"candidates {candidates}: a ranking needs at least 2; the default is 80")
     configs, dropped = judges(small, space, candidates, seed)
     if len(configs) >= 2:
         return configs, dropped
     if len(configs) + dropped < candidates:
         raise InputError(
-            f"candidates {candidates}: {_available(space, len(configs))}, which is too few for a ranking; "
-            "it needs at least 2 to judge with"
+            f"candidates {candidates}: {_available(space, len(configs))}; a ranking needs at least 2"
         )
     raise InputError(
         f"candidates {candidates}: {dropped} of {dropped + len(configs)} were used to make this copy, "
-        "which leaves no ranking to judge; ask for more"
+        "which leaves nothing to rank; ask for more"
     )
 
 
 def _check_listed(configs: Sequence[Config], space: Space, copies: Sequence[CondensedDataset]) -> None:
-    """Refuse configurations of another space, too few or equal ones, and those a copy was made with."""
+    """Refuse configurations of another space, too few, duplicates, and those a copy was made with."""
     for config in configs:
         space.check(config)
     same = [config_hash(space.counterpart(config)) for config in configs]
     if len(set(same)) < max(2, len(configs)):
         raise InputError(
-            f"candidates: {len(configs)} configurations, {len(set(same))} of them different; give at least "
-            "2, each once"
+            f"candidates: {len(configs)} configurations, {len(set(same))} of them different; give at "
+            "least 2, without duplicates"
         )
     used = {name for small in copies for name in small.meta["candidates"]}
     met = [config for config, name in zip(configs, same) if name in used or config_hash(config) in used]
@@ -103,7 +96,7 @@ def _check_listed(configs: Sequence[Config], space: Space, copies: Sequence[Cond
 
 
 def check_beside(small: CondensedDataset, beside: Mapping[str, CondensedDataset]) -> None:
-    """Refuse copies that cannot be judged by the trainings on one copy."""
+    """Refuse copies that need candidates trained differently."""
 
     def shared(copy: CondensedDataset) -> list[Any]:
         recipe = {**copy.meta["calibrated_recipe"], "metric": None}
@@ -115,32 +108,32 @@ def check_beside(small: CondensedDataset, beside: Mapping[str, CondensedDataset]
         same = mine.keys() == own.keys() and all(torch.equal(own[key], mine[key]) for key in own)
         if not same or shared(other) != shared(small):
             raise InputError(
-                f"beside '{name}': it has another S_train or recipe than the copy; evaluate it by itself"
+                f"beside '{name}': its S_train or recipe differs from the copy's; evaluate it separately"
             )
 
 
 def warn_of_few(space: Space, candidates: int, judging: int, dropped: int) -> None:
-    """Say that fewer candidates judge than were asked for."""
+    """Warn if fewer candidates judge than were asked for."""
     if judging + dropped < candidates:
-        asked = f"{candidates:,} candidates were asked for, and {judging:,} judge the copy"
+        asked = f"{candidates:,} candidates were asked for, but only {judging:,} judge the copy"
         log.warning("%s: %s", asked, _available(space, judging + dropped))
 
 
 def refuse_alike(configs: Sequence[Config], scores: Sequence[float]) -> None:
-    """Refuse candidates that all have one full-data score: there is no ranking to agree with."""
+    """Refuse candidates that all have the same full-data score."""
     if len(set(scores)) > 1:
         return
     names = sorted({key for config in configs for key in config})
     differ = [name for name in names if len({str(config.get(name)) for config in configs}) > 1]
     raise InputError(
-        f"all {len(configs)} candidates score {scores[0]:.4g} on the full data, so there is no ranking to "
-        f"judge; check that training reads {', '.join(repr(name) for name in differ)}"
+        f"all {len(configs)} candidates score {scores[0]:.4g} on the full data, so there is nothing to rank; "
+        f"check that training reads {', '.join(repr(name) for name in differ)}"
     )
 
 
 def _available(space: Space, judging: int) -> str:
-    """How many candidates a space has, and how many of them may judge."""
+    """How many candidates a space has, and how many of them can judge."""
     every = space.candidates()
     if every is None:
         return f"space '{space.name}' has {judging:,} different ones"
-    return f"space '{space.name}' has {len(every):,}, and the half that condensing never uses is {judging:,}"
+    return f"space '{space.name}' has {len(every):,}, of which condensing leaves {judging:,} unused"

@@ -1,4 +1,4 @@
-"""One configuration on the copy: the number that a search ranks by."""
+"""The score of one configuration on the copy, for a search to rank by."""
 
 from __future__ import annotations
 
@@ -17,16 +17,10 @@ from hcdc.training import run_candidates
 def score(
     small: CondensedDataset, config: Config, task: Task | None = None, device: torch.device | str = "cpu"
 ) -> float:
-    """Train one configuration on the copy by its recipe; returns the number to rank by, higher is better.
+    """Train one configuration on the copy by its recipe and return its score, higher is better.
 
-    It is the score that `evaluate` gives the configuration: accuracy on S_val, or minus the loss, as
-    ``small.meta["metric"]`` says.
-
-    Args:
-        small: The condensed set.
-        config: A configuration of its space.
-        task: As for `evaluate`.
-        device: Where to train.
+    This is the score that `evaluate` gives it: accuracy on S_val or minus the loss, as
+    ``small.meta["metric"]`` says. ``task`` and ``device`` are as in `evaluate`.
     """
     task, small = task_of(small, task).to(device), small.to(device)
     recipe = Recipe.from_dict(small.meta["calibrated_recipe"])

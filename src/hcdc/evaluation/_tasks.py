@@ -1,4 +1,4 @@
-"""The task that a copy was made for: the one at hand, or read again from where the file says."""
+"""The task that a copy was made for: the one in memory, or rebuilt from the source named in the file."""
 
 from __future__ import annotations
 
@@ -9,28 +9,24 @@ from hcdc.datasets import CondensedDataset, reopen
 from hcdc.tasks import Task, task_from_spec
 
 
-def reopen_task(small: CondensedDataset, model: Any = None, **options: Any) -> Task:
-    """The task on the original data of a copy, read again from where its description says.
+def reopen_task(small: CondensedDataset, model: Any = None, download: bool = True) -> Task:
+    """The task on the original data of a copy, read again from its source.
 
     Args:
-        small: The condensed set.
-        model: The user's own model that it was made with, which no file holds.
-        **options: Those of `hcdc.datasets.reopen`.
+        small: The condensed data set.
+        model: The user's own model that it was made with, since a file holds no code.
+        download: Whether data may be downloaded.
     """
     spec = small.meta["task"]
     if model is not None:
         if ":" not in str(spec.get("model")):
-            raise InputError("model: the copy was not made with a model of your own; leave it out")
+            raise InputError("model: the copy was not made with your own model; leave it out")
         spec = {**spec, "model": model}
-    return task_from_spec(spec, reopen(small.meta["data"], **options))
+    return task_from_spec(spec, reopen(small.meta["data"], download))
 
 
 def task_of(small: CondensedDataset, task: Task | None = None) -> Task:
-    """The task given, else the one that made the copy in this process, else `reopen_task`.
-
-    Raises:
-        InputError: The task given is not the one that the copy was made for, or none can be had.
-    """
+    """The given task if it fits, else the one that made the copy in this process, else `reopen_task`."""
     if task is None:
         made: Task | None = small.task
         return reopen_task(small) if made is None else made
@@ -39,7 +35,7 @@ def task_of(small: CondensedDataset, task: Task | None = None) -> Task:
     wanted = small.meta["data"].get("fingerprint")
     if (found := task.fingerprint()) != wanted:
         raise InputError(
-            f"task: its data '{task.name}' has fingerprint {found}, and the copy was made from data with "
-            f"{wanted}; pass the original data"
+            f"task: its data '{task.name}' has fingerprint {found}, but the copy was made from data with "
+            f"fingerprint {wanted}; pass the original data"
         )
     return task

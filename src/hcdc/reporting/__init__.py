@@ -1,11 +1,6 @@
-"""Tables, sentences, figures and one HTML page, from evaluations and condensed files only."""
+"""Tables, sentences, figures and an HTML page, made only from evaluations, searches and condensed files."""
 
-from hcdc.reporting._evaluations import (
-    belongs,
-    evaluations_of,
-    read_evaluation,
-    short_names,
-)
+from hcdc.reporting._evaluations import belongs, evaluations_of, read_evaluation, short_names
 from hcdc.reporting._figures import (
     draw_agreement,
     draw_cost,
@@ -14,13 +9,17 @@ from hcdc.reporting._figures import (
     rank_colours,
     write_figures,
 )
+from hcdc.reporting._found import RUNG_HEADINGS, found_lines, read_found, rung_cells
+from hcdc.reporting._found_page import write_search_report
 from hcdc.reporting._images import draw_images, image_grid
-from hcdc.reporting._page import report, write_report
+from hcdc.reporting._page import write_report
+from hcdc.reporting._report import report
 from hcdc.reporting._table import COLUMNS, Column, Row, summary_table
 from hcdc.reporting._words import findings, payment, validation_choice
 
 __all__ = [
     "COLUMNS",
+    "RUNG_HEADINGS",
     "Column",
     "Row",
     "belongs",
@@ -31,14 +30,18 @@ __all__ = [
     "draw_scatter",
     "evaluations_of",
     "findings",
+    "found_lines",
     "image_grid",
     "payment",
     "rank_colours",
     "read_evaluation",
+    "read_found",
     "report",
+    "rung_cells",
     "short_names",
     "summary_table",
     "validation_choice",
     "write_figures",
     "write_report",
+    "write_search_report",
 ]

@@ -1,4 +1,4 @@
-"""Evaluations as `hcdc evaluate` writes them: reading, naming, and which of them can stand in one figure."""
+"""Reads and names the evaluations that `hcdc evaluate` writes, and groups those that are comparable."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hcdc.core.errors import InputError
 from hcdc.core.results import Evaluation, Rival
 
 NEEDED = ("dataset", "method", "candidates", "truth", "proxy", "spearman", "interval", "rivals")
-"""Keys without which a JSON file is not an evaluation."""
+"""Keys that every evaluation has."""
 
 IDENTITY = ("dataset", "method", "train_method", "val_method", "train_size", "val_size", "seed")
-"""What an evaluation and the condensed file it judges have in common."""
+"""Fields that an evaluation shares with the condensed file it judges."""
 
 TELLING = ("dataset", "preset", "train_method", "train_size", "val_method", "val_size", "seed", "judge_seed")
-"""Fields that tell evaluations apart, in the order they are named; the method always is."""
+"""Fields that tell evaluations apart, in order; the method is always named first."""
 
 
 def _is_evaluation(value: Any) -> bool:
@@ -32,7 +32,7 @@ def _is_evaluation(value: Any) -> bool:
 
 
 def read_evaluation(path: str | os.PathLike[str]) -> Evaluation:
-    """An evaluation from its JSON file; anything else is refused in a sentence."""
+    """Read an evaluation from its JSON file; refuses anything else."""
     name = os.fspath(path)
     advice = "pass a file that 'hcdc evaluate --json' wrote"
     try:
@@ -42,21 +42,21 @@ def read_evaluation(path: str | os.PathLike[str]) -> Evaluation:
     except OSError as error:
         raise InputError(f"'{name}' cannot be read: {error.strerror or error}; {advice}") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"'{name}' is not a JSON file, or only a part of one; {advice}") from error
+        raise InputError(f"'{name}' is not JSON, or is truncated; {advice}") from error
     if not _is_evaluation(value):
         raise InputError(f"'{name}' is JSON, but not an evaluation; {advice}")
     return Evaluation.from_json(value)
 
 
 def belongs(evaluation: Evaluation, meta: Mapping[str, Any]) -> bool:
-    """Whether the evaluation is one of the condensed file described by ``meta``."""
+    """Whether the evaluation judges the condensed file described by ``meta``."""
     wanted = {**meta, "dataset": (meta.get("data") or {}).get("name")}
     own = vars(evaluation)
     return all(own[key] == wanted.get(key) for key in IDENTITY if key in wanted)
 
 
 def evaluations_of(meta: Mapping[str, Any], paths: Iterable[Path]) -> list[tuple[Path, Evaluation]]:
-    """Those of the JSON files ``paths`` that are evaluations of the condensed file described by ``meta``."""
+    """The files among ``paths`` that evaluate the condensed file described by ``meta``."""
     found = []
     for path in paths:
         try:
@@ -69,7 +69,7 @@ def evaluations_of(meta: Mapping[str, Any], paths: Iterable[Path]) -> list[tuple
 
 
 def short_names(evaluations: Sequence[Evaluation]) -> list[str]:
-    """A name for each evaluation: its method, and whatever tells it from the others."""
+    """A name for each evaluation: its method, and whatever distinguishes it from the others."""
 
     def varying(among: Sequence[Evaluation], keys: Iterable[str]) -> list[str]:
         return [key for key in keys if len({str(vars(e)[key]) for e in among}) > 1]
@@ -88,7 +88,7 @@ def short_names(evaluations: Sequence[Evaluation]) -> list[str]:
 
 
 def comparable(evaluations: Sequence[Evaluation]) -> list[list[int]]:
-    """Positions of evaluations that judged the same candidates against the same truth, group by group."""
+    """Group the positions of evaluations with the same candidates and the same truth."""
     groups: list[list[int]] = []
     for k, e in enumerate(evaluations):
         for group in groups:
@@ -102,9 +102,9 @@ def comparable(evaluations: Sequence[Evaluation]) -> list[list[int]]:
 
 
 def rivals_once(evaluations: Sequence[Evaluation]) -> list[list[Rival]]:
-    """The rivals of each evaluation; one that scored alike for an earlier evaluation is not named again.
+    """The rivals of each evaluation, without those that scored the same in an earlier one.
 
-    Early stopping and the parameter count do not look at the copy, so several copies share them.
+    Rivals that do not use the copy, such as early stopping, are the same for several copies.
     """
     seen: list[tuple[str, Any]] = []
     lists = []
@@ -116,7 +116,7 @@ def rivals_once(evaluations: Sequence[Evaluation]) -> list[list[Rival]]:
 
 
 def is_fraction(evaluation: Evaluation) -> bool:
-    """Whether scores are accuracies in 0 .. 1 (shown in percent) and not, say, minus squared errors."""
+    """Whether scores are accuracies in 0 .. 1, shown in percent, rather than e.g. negative errors."""
     if evaluation.accuracy is not None:
         return evaluation.accuracy
     return all(0 <= value <= 1 for value in evaluation.truth if value is not None)

@@ -1,4 +1,4 @@
-"""Figures from evaluations; matplotlib is imported when the first one is drawn, and no window is opened."""
+"""Figures from evaluations. Matplotlib is imported on first use, and no window is opened."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHADES = "viridis"
 
 
 def new_figure(width: float, height: float, layout: str = "constrained") -> Any:
-    """A figure of that many inches that no window shows."""
+    """A figure without a window; sizes are in inches."""
     matplotlib = require("matplotlib", "plot")
     figure = require("matplotlib.figure", "plot").Figure(figsize=(width, height), layout=layout)
     require("matplotlib.backends.backend_agg", "plot").FigureCanvasAgg(figure)
@@ -35,14 +35,15 @@ def new_figure(width: float, height: float, layout: str = "constrained") -> Any:
     return figure
 
 
-def _plain(axes: Any) -> None:
+def plain(axes: Any) -> None:
+    """Leave out the frame, draw a light grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(True, color="#e6e6e6", linewidth=0.8)
     axes.set_axisbelow(True)
 
 
 def literal(text: str) -> str:
-    """Text in which matplotlib finds no formula."""
+    """Text that matplotlib does not parse as a formula."""
     return text.replace("$", r"\$")
 
 
@@ -67,11 +68,8 @@ def _scores(values: Scores) -> Any:
 
 
 def _axis_words(e: Evaluation) -> tuple[str, str]:
-    """What the truth and the proxy are, with their units."""
-    if is_fraction(e):
-        full = "validation accuracy, full data (%)"
-    else:
-        full = "validation score, full data"
+    """Axis labels for the truth and the proxy, with units."""
+    full = f"validation {'accuracy, full data (%)' if is_fraction(e) else 'score, full data'}"
     if e.truth_source:
         full += f"\n{literal(e.truth_source)}"
     if e.metric == "loss":
@@ -80,7 +78,7 @@ def _axis_words(e: Evaluation) -> tuple[str, str]:
 
 
 def draw_scatter(evaluations: Sequence[Evaluation]) -> Any:
-    """Truth against proxy, one panel a copy; the copy's pick and the truly best candidate are marked."""
+    """Truth against proxy, one panel per copy; marks the copy's pick and the truly best candidate."""
     names = short_names(evaluations)
     columns = min(3, len(evaluations))
     lines = math.ceil(len(evaluations) / columns)
@@ -102,7 +100,7 @@ def draw_scatter(evaluations: Sequence[Evaluation]) -> Any:
         axes.set_xlabel(across)
         axes.set_ylabel(up)
         axes.tick_params(labelsize=8)
-        _plain(axes)
+        plain(axes)
         if k == 0:
             figure.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     figure.suptitle(f"Truth against proxy (brackets: {_level(evaluations[0])} interval)", fontsize=11)
@@ -111,7 +109,7 @@ def draw_scatter(evaluations: Sequence[Evaluation]) -> Any:
 
 @dataclass(frozen=True)
 class Contender:
-    """A copy or a rival as the comparing figures show it."""
+    """A copy or a rival in a figure."""
 
     name: str
     proxy: Any
@@ -125,7 +123,7 @@ class Contender:
 
 
 def _contenders(evaluations: Sequence[Evaluation]) -> list[Contender]:
-    """The copies, then their rivals; a rival that several copies have says beside which it was measured."""
+    """The copies, then their rivals; rivals of the same name say which copy they belong to."""
     names, lists = short_names(evaluations), rivals_once(evaluations)
     copies = [
         Contender(name, _scores(e.proxy), e.spearman, e.interval, COLOURS[k % len(COLOURS)])
@@ -142,7 +140,7 @@ def _contenders(evaluations: Sequence[Evaluation]) -> list[Contender]:
 
 
 def _strips(axes: Any, rows: Sequence[Contender], strips: Any, told: Sequence[str]) -> Any:
-    """Draw true ranks ``strips`` ``[rows, candidates]``, named at the left and ``told`` at the right."""
+    """Draw true ranks ``strips`` ``[rows, candidates]``, with names on the left and ``told`` on the right."""
     image = axes.imshow(
         strips, aspect="auto", cmap=f"{SHADES}_r", vmin=1, vmax=strips.shape[1], interpolation="nearest"
     )
@@ -158,23 +156,22 @@ def _strips(axes: Any, rows: Sequence[Contender], strips: Any, told: Sequence[st
 
 
 def _worst_first(scores: Any) -> Any:
-    """Positions of candidates by rising score; equal scores in a random order that is always the same.
+    """Positions of candidates by rising score; ties are in a fixed random order.
 
-    The order in which candidates were judged may know something; a method that does not tell them apart
-    must not seem to.
+    The original order may be informative, and a method must not get credit for ties.
     """
     return np.lexsort((numpy_stream(0, "ties").random(len(scores)), scores))
 
 
 def draw_rank_colours(evaluations: Sequence[Evaluation], of: str = "") -> Any:
-    """The paper's figure of ranks: candidates from worst to best as each method has it, by true rank.
+    """The paper's rank figure: each row orders the candidates from worst to best and colours the true ranks.
 
-    Rows are the full data, then copies and rivals by Spearman's correlation; a method without a ranking has
-    no row and is named below.
+    Rows are the full data, then copies and rivals by Spearman's correlation. Methods without a ranking are
+    named below.
 
     Args:
-        evaluations: Evaluations of the same candidates against the same truth.
-        of: What the title begins with.
+        evaluations: Evaluations with the same candidates and truth.
+        of: First line of the title.
     """
     truth = _scores(evaluations[0].truth)
     rank = stats.rankdata(-truth)  # 1 is best
@@ -224,8 +221,7 @@ def draw_rank_colours(evaluations: Sequence[Evaluation], of: str = "") -> Any:
 def draw_agreement(evaluations: Sequence[Evaluation]) -> Any:
     """Rank agreement with intervals: copies in colour, rivals in grey, the best on top.
 
-    Args:
-        evaluations: Evaluations of the same candidates against the same truth.
+    Evaluations must have the same candidates and truth.
     """
     points = sorted(
         _contenders(evaluations), key=lambda point: -2 if point.spearman is None else point.spearman
@@ -255,15 +251,14 @@ def draw_agreement(evaluations: Sequence[Evaluation]) -> Any:
         f"Spearman's rank correlation with the full data, {_level(evaluations[0])} interval", fontsize=9
     )
     axes.set_title("Rank agreement: copies (bold) and their rivals", fontsize=11)
-    _plain(axes)
+    plain(axes)
     return figure
 
 
 def draw_cost(evaluations: Sequence[Evaluation]) -> Any:
-    """Accumulated seconds against the number of trials, with the break-even, or the word that there is none.
+    """Total seconds against the number of trials, with break-even points.
 
-    Args:
-        evaluations: Evaluations of the same candidates against the same truth.
+    Evaluations must have the same candidates and truth.
     """
     crossings = [e.break_even_trials for e in evaluations if e.break_even_trials]
     last = 10 ** math.ceil(math.log10(2 * max([*crossings, len(evaluations[0].truth)])))
@@ -274,16 +269,13 @@ def draw_cost(evaluations: Sequence[Evaluation]) -> Any:
     others = {e.break_even_against: e.rival(e.break_even_against or "") for e in evaluations}
     beside = [(full, "-"), *((rival.cost, "--") for rival in others.values() if rival is not None)]
     for cost, style in beside:
-        label = f"{cost.words} ({seconds(cost.each)} s a trial)"
+        label = f"{cost.words} ({seconds(cost.each)} s per trial)"
         axes.plot(trials, (cost.once or 0.0) + trials * (cost.each or 0.0), style, color=BLACK, label=label)
     for k, (name, e) in enumerate(zip(short_names(evaluations), evaluations)):
-        once, each, crossing = (
-            e.condense_seconds or 0.0,
-            e.proxy_seconds_per_candidate or 0.0,
-            e.break_even_trials,
-        )
+        once, each = e.condense_seconds or 0.0, e.proxy_seconds_per_candidate or 0.0
+        crossing = e.break_even_trials
         colour = COLOURS[k % len(COLOURS)]
-        spent = f"{seconds(e.condense_seconds)} s + {seconds(each)} s a trial"
+        spent = f"{seconds(e.condense_seconds)} s + {seconds(each)} s per trial"
         label = literal(f"{name} ({spent}): {_cost_word(e)}")
         axes.plot(trials, once + trials * each, color=colour, linewidth=2, label=label)
         if crossing and crossing > 1:
@@ -294,19 +286,19 @@ def draw_cost(evaluations: Sequence[Evaluation]) -> Any:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.set_xlabel("number of trials", fontsize=9)
-    axes.set_ylabel("accumulated time (s)", fontsize=9)
-    axes.set_title("Time of a search, condensing included (dots: break-even)", fontsize=11)
+    axes.set_ylabel("total time (s)", fontsize=9)
+    axes.set_title("Search time, including condensing (dots: break-even)", fontsize=11)
     axes.tick_params(labelsize=8)
-    _plain(axes)
+    plain(axes)
     axes.legend(fontsize=8, loc="upper left", framealpha=0.9)
     return figure
 
 
 def _cost_word(e: Evaluation) -> str:
-    """Whether a copy pays, in few words."""
+    """Whether a copy pays off, in a few words."""
     if e.break_even_trials:
         start = "the first trial" if e.break_even_trials == 1 else f"{e.break_even_trials:,} trials"
-        return f"less time from {start} on"
+        return f"faster from {start} on"
     copy, full = e.proxy_seconds_per_candidate, e.full_seconds_per_candidate
     never = e.break_even_against or (copy is not None and full is not None and copy >= full)
     return PAYS_NOT if never else "no break-even"
@@ -318,27 +310,26 @@ FIGURES: Figures = {
     "agreement": (draw_agreement, "Rank agreement of copies and rivals."),
     "ranks": (
         draw_rank_colours,
-        "Each row shows all candidates from the worst to the best as a method ranks them (equal scores in "
-        "random order); the colour is the true rank, lighter is better. A method that ranks as the full data "
-        "does repeats the first row.",
+        "Each row shows all candidates in one method's order, from worst to best (ties in random order). The "
+        "colour is the true rank; lighter is better. A perfect method repeats the first row.",
     ),
     "scatter": (
         draw_scatter,
-        "Each dot is a candidate: its validation score on the full data, and the score the copy gives it.",
+        "Each dot is a candidate: its validation score on the full data, and its score on the copy.",
     ),
     "cost": (
         draw_cost,
-        "Accumulated seconds of a search on each copy (condensing included) and on the full data; dots mark "
-        "the break-even.",
+        "Total seconds of a search on each copy (including condensing) and on the full data; dots mark the "
+        "break-even.",
     ),
 }
-"""Each figure by name: what draws it, and its caption."""
+"""Each figure's function and caption, by name."""
 
 
 def draw_all(evaluations: Sequence[Evaluation]) -> list[tuple[str, str, Any]]:
-    """Every figure as ``(name, caption, figure)``, for each group of equal candidates and truth.
+    """Every figure as ``(name, caption, figure)``, for each group with the same candidates and truth.
 
-    Costs are drawn where they were measured: full-data results of another machine have no seconds.
+    The cost figure is left out if seconds are missing, e.g. for full-data results from another machine.
     """
     groups = comparable(evaluations)
     figures = []
@@ -355,20 +346,14 @@ def draw_all(evaluations: Sequence[Evaluation]) -> list[tuple[str, str, Any]]:
 
 
 def to_bytes(figure: Any, kind: str) -> bytes:
-    """A figure as ``"png"`` or ``"svg"``, without a date, so that equal evaluations give equal bytes."""
-    stream = io.BytesIO()
-    figure.savefig(
-        stream,
-        format=kind,
-        dpi=150,
-        facecolor="white",
-        metadata={"Date": None} if kind == "svg" else {"Software": None},
-    )
+    """A figure as ``"png"`` or ``"svg"``, without a date: equal evaluations give equal bytes."""
+    stream, undated = io.BytesIO(), {"Date" if kind == "svg" else "Software": None}
+    figure.savefig(stream, format=kind, dpi=150, facecolor="white", metadata=undated)
     return stream.getvalue()
 
 
 def write_figure(figure: Any, path: str | os.PathLike[str]) -> Path:
-    """Write one figure as the PNG or SVG file that the end of ``path`` names."""
+    """Write one figure as PNG or SVG, by the suffix of ``path``."""
     path = Path(path)
     kind = path.suffix.removeprefix(".").lower()
     if kind not in ("png", "svg"):
@@ -386,10 +371,5 @@ def rank_colours(evaluation: Evaluation, path: str | os.PathLike[str], of: str =
 
 
 def write_figures(evaluations: Sequence[Evaluation], folder: str | os.PathLike[str]) -> list[Path]:
-    """Write every figure as a PNG file into ``folder``; returns their paths."""
-    paths = []
-    for name, _, figure in draw_all(evaluations):
-        path = Path(folder) / f"{name}.png"
-        write_atomic(path, to_bytes(figure, "png"))
-        paths.append(path)
-    return paths
+    """Write every figure as a PNG file into ``folder``; returns the paths."""
+    return [write_figure(figure, Path(folder) / f"{name}.png") for name, _, figure in draw_all(evaluations)]

@@ -1,4 +1,4 @@
-"""Images of a condensed data set as a labelled grid, beside those they started from."""
+"""Shows the images of a condensed data set as a grid, beside those they started from."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from hcdc.reporting._figures import literal, new_figure, write_figure
 
 PARTS = {"train": "S_train", "val": "S_val"}
 MOST_CLASSES = 20
-"""Rows of a grid; of more classes, so many are shown, evenly spread."""
+"""Most rows of a grid; with more classes, an even selection is shown."""
 SIDE_BY_SIDE = 10
-"""Images a row up to which "before" stands beside "after" and not above it."""
+"""Most images per row for "before" to stand beside "after" rather than above it."""
 CELL = 0.47
 """Width of an image, in inches."""
 GAP_COLOUR = "#dde3ea"
 LONGEST_NAME = 20
 SPREAD = 2.5
-"""Standard deviations to either side of the mean that are shown where pixels are not in 0 .. 1."""
+"""Standard deviations shown on either side of the mean, if pixels are not in 0 .. 1."""
 TOLERANCE = 1 / 510
-"""Pixels so far outside the range shown are rounding, not clipped: half a level of 255."""
+"""Half a level of 255: pixels this far outside the range are rounding, not clipping."""
 
 Before = Images | CondensedDataset
 
@@ -48,25 +48,24 @@ def image_grid(
 def draw_images(
     small: CondensedDataset, before: Before | None = None, part: str = "val", per_class: int = 20
 ) -> Any:
-    """The images of S_val or S_train, one row a class, beside those they started from.
+    """The images of S_val or S_train, one row per class, beside those they started from.
 
-    Normalisation is undone and pixels are clipped to the range shown, for display only: networks see the
-    values as they are. Weighted images are sorted by weight, the largest first, with the weight below them in
-    units of the mean weight.
+    Normalisation is undone and pixels are clipped, for display only; networks see the values as they are.
+    Weighted images are sorted by weight, largest first; the number below is the weight relative to the mean.
 
     Args:
         small: A condensed data set of images.
-        before: What the images started from, in the same order: images (normalised as those of ``small``), or
-            a condensed data set whose part is taken.
+        before: What the images started from, in the same order: normalised images, or a condensed data set
+            whose part is taken.
         part: ``"val"`` (S_val) or ``"train"`` (S_train).
-        per_class: Images shown of a class, at most; the first ones, or those of largest weight.
+        per_class: Most images to show per class: the first ones, or those with the largest weight.
     """
     if per_class < 1:
-        raise InputError(f"per_class {per_class}: at least 1 image a class is needed")
+        raise InputError(f"per_class {per_class}: at least 1 image per class is needed")
     images = part_of(small, part)
     start = None if before is None else _start(before, images, part)
     if start is not None and torch.equal(start.x.cpu(), images.x.cpu()):
-        start = None  # one picture says it all
+        start = None  # nothing changed
     mean, std = _pixel_statistics(small, images)
     rows = _rows(images, per_class)
     title = "\n".join([_heading(small, part), *facts(small, before, part, per_class)])
@@ -102,7 +101,7 @@ def draw_images(
 def facts(
     small: CondensedDataset, before: Before | None = None, part: str = "val", per_class: int = 20
 ) -> list[str]:
-    """What has to be known of the grid: how far pixels moved, what is left out, what is clipped."""
+    """What the grid does not show: how far pixels moved, what is left out, what is clipped."""
     images = part_of(small, part)
     mean, std = _pixel_statistics(small, images)
     low, high = _shown(mean, std)
@@ -111,25 +110,25 @@ def facts(
     if before is not None:
         moved = (values - _start(before, images, part).x.detach().cpu().double()).abs().mean()
         told.append(
-            f"mean absolute change of a pixel: {moved:.2g} standard deviations of training pixels"
+            f"mean absolute change per pixel: {moved:.2g} standard deviations of training pixels"
             if moved
-            else "pixels are those they started from"
+            else "pixels are unchanged"
         )
     if images.weight is not None:
         idle = int((images.weight == 0).sum())
         unused = f"; {idle} of {len(images)} images have weight 0" if idle else ""
-        told.append(f"numbers: weight in the loss (1 is the mean), largest first{unused}")
+        told.append(f"numbers: weight in the loss (mean 1), largest first{unused}")
     counts = images.y.cpu().bincount()
     counts = counts[counts > 0]
     here = set(images.y.tolist())
     missing = [_class_name(small, label) for label in sorted(set(small.train.y.tolist()) - here)]
     if missing:
-        told.append(f"no image of {', '.join(missing)}")
+        told.append(f"no images of {', '.join(missing)}")
     left_out = []
     if len(counts) > MOST_CLASSES:
         left_out.append(f"{MOST_CLASSES} of {len(counts)} classes")
     if int(counts.max()) > per_class:
-        left_out.append(f"{per_class} of up to {int(counts.max())} images a class")
+        left_out.append(f"{per_class} of up to {int(counts.max())} images per class")
     if left_out:
         told.append(f"shown: {', '.join(left_out)}")
     scaled = (values * std + mean - low) / (high - low)
@@ -140,7 +139,7 @@ def facts(
         told.append(f"black and white are {ends} of training pixels")
     if clipped:
         share = "less than 0.1" if clipped < 0.001 else f"{100 * clipped:.1f}"
-        told.append(f"{share} % of pixel values lie outside {ends} and are clipped here, for display only")
+        told.append(f"{share} % of pixel values lie outside {ends} and are clipped, for display only")
     return told
 
 
@@ -148,41 +147,40 @@ def part_of(small: CondensedDataset, part: str) -> Images:
     """S_train or S_val of a copy that holds images."""
     if part not in PARTS:
         raise unknown_name("part", part, PARTS)
-    images: Any = dict(small.parts()).get(part)
+    images: Any = getattr(small, part)
     if images is None:
         raise InputError(
-            "part 'val': this copy has no validation images of its own (val_method 'real'); show part 'train'"
+            "part 'val': this copy has no validation images (val_method 'real'); show part 'train'"
         )
     if images.pictures() is None:
-        raise InputError(f"this copy is of kind '{small.kind}', not 'image', so there are no images to show")
+        raise InputError(f"this copy is of kind '{small.kind}', not 'image', so it has no images to show")
     found: Images = images
     return found
 
 
 def _start(before: Before, images: Images, part: str) -> Images:
-    """The images that ``images`` started from, checked to be in the same order."""
+    """What ``images`` started from, checked to match."""
     start = part_of(before, part) if isinstance(before, CondensedDataset) else before
     if start.x.shape != images.x.shape or not start.x.is_floating_point():
         kind = str(start.x.dtype).removeprefix("torch.")
         raise InputError(
-            f"before has pixels {tuple(start.x.shape)} of type {kind}; normalised pixels "
-            f"{tuple(images.x.shape)} in floating point are needed, as the copy has them"
+            f"before has pixels {tuple(start.x.shape)} of type {kind}; normalised floating-point pixels "
+            f"{tuple(images.x.shape)} are needed, like the copy's"
         )
     if not torch.equal(start.y.cpu(), images.y.cpu()):
         raise InputError(
-            "before has other labels than the copy, so it is not what the images started from; "
-            "pass those images in the same order"
+            "before has different labels from the copy; pass the images it started from, in the same order"
         )
     return start
 
 
 def _pixel_statistics(small: CondensedDataset, images: Images) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each channel ``[c, 1, 1]`` of the original images."""
+    """Mean and standard deviation of the original images, per channel ``[c, 1, 1]``."""
     data, channels = small.meta.get("data") or {}, images.x.shape[1]
     found = [data.get(key) for key in ("mean", "std")]
     if not all(isinstance(values, list) and len(values) == channels for values in found):
         raise InputError(
-            f"meta['data'] of this copy does not have 'mean' and 'std' with {channels} numbers each, so its "
+            f"meta['data'] of this copy lacks 'mean' and 'std' with {channels} numbers each, so its "
             "normalisation cannot be undone; describe the data with data.describe()"
         )
     mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in found)
@@ -190,9 +188,9 @@ def _pixel_statistics(small: CondensedDataset, images: Images) -> tuple[Tensor, 
 
 
 def _shown(mean: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
-    """The values shown as black and as white, ``[c, 1, 1]`` each.
+    """The values shown as black and white, ``[c, 1, 1]`` each.
 
-    0 and 1 where pixels can be in 0 .. 1 at all: the variance is at most mean (1 - mean) then.
+    They are 0 and 1 if pixels can be in 0 .. 1, where the variance is at most mean (1 - mean).
     """
     if bool((std.square() <= mean * (1 - mean)).any()):
         return torch.zeros_like(mean), torch.ones_like(mean)
@@ -200,7 +198,7 @@ def _shown(mean: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _rows(images: Images, per_class: int) -> list[list[int]]:
-    """Positions of the images shown of each class, the largest weights first."""
+    """Positions of the images shown per class, largest weights first."""
     y = images.y.cpu()
     classes = torch.nonzero(y.bincount()).flatten()
     if len(classes) > MOST_CLASSES:
@@ -215,23 +213,23 @@ def _rows(images: Images, per_class: int) -> list[list[int]]:
 
 
 Spacing = tuple[int, int, int]
-"""Pixels around the images, from one row to the next, and from one column to the next."""
+"""In pixels: the gap around images, and the distances between rows and between columns."""
 
 
 def _spacing(images: Images) -> Spacing:
     height, width = images.x.shape[2:]
     gap = max(1, width // 16)
-    text = 0 if images.weight is None else round(0.3 * width)  # weights are written below images
+    text = 0 if images.weight is None else round(0.3 * width)  # room for weights
     return gap, height + gap + text, width + gap
 
 
 def _mosaic(x: Tensor, rows: Sequence[Sequence[int]], columns: int, spacing: Spacing) -> Any:
-    """Images ``x [m, c, h, w]`` in 0 .. 1 as one picture with four channels, transparent between them."""
+    """Images ``x [m, c, h, w]`` in 0 .. 1 as one RGBA picture, transparent in the gaps."""
     gap, step, stride = spacing
     picture = np.zeros((gap + len(rows) * step, gap + columns * stride, 4))
     for line, row in enumerate(rows):
         for place, k in enumerate(row):
-            image = x[k].expand(3, -1, -1).permute(1, 2, 0).numpy()  # grey has one channel for all three
+            image = x[k].expand(3, -1, -1).permute(1, 2, 0).numpy()  # grey is repeated
             top, left = gap + line * step, gap + place * stride
             picture[top : top + image.shape[0], left : left + image.shape[1], :3] = image
             picture[top : top + image.shape[0], left : left + image.shape[1], 3] = 1.0
@@ -239,7 +237,7 @@ def _mosaic(x: Tensor, rows: Sequence[Sequence[int]], columns: int, spacing: Spa
 
 
 def _write_weights(axes: Any, images: Images, rows: Sequence[Sequence[int]], spacing: Spacing) -> None:
-    """Below each image its weight in units of the mean weight."""
+    """Write each image's weight, relative to the mean, below it."""
     assert images.weight is not None
     gap, step, stride = spacing
     height, width = images.x.shape[2:]

@@ -1,4 +1,4 @@
-"""One HTML page from evaluations: what was found, the table, the figures, where it was measured."""
+"""The HTML page: conclusions, the table, figures, and where things were measured."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hcdc.reporting._table import COLUMNS, Row, summary_table
 from hcdc.reporting._words import agreement_text, config_text, findings, payment, pick_text, shortened
 
 CHOSEN = ("random", "kcenter", "herding")
-"""Methods whose S_train holds real images as they are."""
+"""Methods whose S_train is real images."""
 
 STYLE = """
 :root { color-scheme: light dark; --text: #1a1a1a; --soft: #595959; --page: #ffffff; --line: #d9d9d9;
@@ -59,6 +59,10 @@ pre { background: var(--band); border: 1px solid var(--line); border-radius: 6px
   white-space: pre-wrap; overflow-wrap: anywhere; font-size: .9rem; }
 dt { font-weight: 600; margin-top: .5rem; }
 dd { margin: 0; }
+.box { border: 1px solid var(--line); border-radius: 8px; padding: .4rem 1.1rem 1rem; margin: 1.2rem 0; }
+.box dd { color: var(--text); }
+.box pre { margin: .3rem 0; }
+@media print { body { padding: 0; max-width: none; } figure, tr, .box { break-inside: avoid; } }
 """
 
 
@@ -69,27 +73,29 @@ def write_report(
     copies: Sequence[CondensedDataset] = (),
     before: Sequence[Before | None] = (),
 ) -> Path:
-    """Write one self-contained page: no request leaves it, and it can be read in a light and a dark window.
+    """Write one self-contained page, which loads nothing from the network.
 
     Args:
-        evaluations: What `hcdc.evaluate` or `hcdc.reporting.read_evaluation` returned.
+        evaluations: Evaluations from `hcdc.evaluate` or `hcdc.reporting.read_evaluation`.
         out_html: The file to write.
         title: Heading of the page.
-        copies: The condensed data sets that were judged, in any order; of those that hold images, the images
-            are shown.
-        before: What the images of each of ``copies`` started from, or None; see
-            `hcdc.reporting.draw_images`.
+        copies: The judged condensed data sets, in any order; the page shows their images, if any.
+        before: What the images of each copy started from, or None; see `hcdc.reporting.draw_images`.
     """
     if not evaluations:
         raise InputError("a report needs at least one evaluation; make one with 'hcdc evaluate'")
     if before and len(before) != len(copies):
         raise InputError(
-            f"before has {len(before)} entries for {len(copies)} copies; one a copy is needed, None where "
-            "there is nothing to show"
+            f"before has {len(before)} entries for {len(copies)} copies; give one per copy, None if there is "
+            "nothing to show"
         )
     for small in copies:
         _check_judged(small, evaluations)
-    page = _page(evaluations, title, _pictures(evaluations, copies, before))
+    return write_page(_page(evaluations, title, _pictures(evaluations, copies, before)), out_html)
+
+
+def write_page(page: str, out_html: str | os.PathLike[str]) -> Path:
+    """Write a page, or say why it cannot be written."""
     try:
         write_atomic(out_html, page)
     except OSError as error:
@@ -97,14 +103,15 @@ def write_report(
     return Path(out_html)
 
 
-def report(result: Evaluation | Sequence[Evaluation], path: str | os.PathLike[str] = "report.html") -> Path:
-    """Write the page of one evaluation, or of several; returns its path.
-
-    Args:
-        result: What `hcdc.evaluate` returned.
-        path: The file to write.
-    """
-    return write_report([result] if isinstance(result, Evaluation) else result, path)
+def html_page(title: str, parts: Sequence[str]) -> str:
+    """A whole page from its parts; empty ones are left out."""
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<style>{STYLE}</style>\n</head>\n<body>\n"
+        + "\n".join(part for part in parts if part)
+        + "\n</body>\n</html>\n"
+    )
 
 
 def _check_judged(small: CondensedDataset, evaluations: Sequence[Evaluation]) -> None:
@@ -120,8 +127,7 @@ def _check_judged(small: CondensedDataset, evaluations: Sequence[Evaluation]) ->
 def _pictures(
     evaluations: Sequence[Evaluation], copies: Sequence[CondensedDataset], before: Sequence[Before | None]
 ) -> list[str]:
-    """The images of each copy that holds any: S_train where it was learned, and S_val, unless that is random
-    beside a learned S_train or the real validation set."""
+    """Figures of each copy's images, if it has any (see `_shown_parts`)."""
     names = short_names(evaluations)
     made = []
     for k, small in enumerate(copies):
@@ -132,12 +138,13 @@ def _pictures(
             own = part == ("train" if small.val is None else "val")
             start = before[k] if before and (own or isinstance(before[k], CondensedDataset)) else None
             told = "; ".join(["with the normalisation undone", *facts(small, start, part)])
-            caption = f"{name}: images of {PARTS[part]}, one row a class, {told}."
-            made.append(_figure(f"images-{k + 1}-{part}", caption, draw_images(small, start, part)))
+            caption = f"{name}: images of {PARTS[part]}, one row per class, {told}."
+            made.append(figure_html(f"images-{k + 1}-{part}", caption, draw_images(small, start, part)))
     return made
 
 
 def _shown_parts(small: CondensedDataset) -> list[str]:
+    """S_train if it was learned, and S_val, unless it is the real set or random beside a learned S_train."""
     learned = small.meta.get("train_method") not in CHOSEN
     if small.val is None:
         return ["train"]
@@ -154,17 +161,17 @@ def _page(evaluations: Sequence[Evaluation], title: str, pictures: Sequence[str]
         f"<h1>{escape(title)}</h1>",
         f'<p class="lead">Data: {escape(datasets)}. Copies judged: {escape("; ".join(names))}.</p>',
         f"<p class=\"warn\">Shortened runs (preset 'demo'): {escape('; '.join(short))}. "
-        "These are not the figures of the whole methods.</p>"
+        "They do not show the methods at their best.</p>"
         if short
         else "",
-        "<h2>What to take</h2>",
+        "<h2>Result</h2>",
         "".join(_answer(name, e) for name, e in zip(names, evaluations)),
-        "<h2>What else was found</h2>",
+        "<h2>Other findings</h2>",
         "".join(_found(name, texts) for name, texts in findings(evaluations, answers=False)),
-        "<h2>All figures</h2>",
+        "<h2>All numbers</h2>",
         _table(summary_table(evaluations)),
         "<h2>Figures</h2>",
-        *(_figure(name, caption, figure) for name, caption, figure in draw_all(evaluations)),
+        *(figure_html(name, caption, figure) for name, caption, figure in draw_all(evaluations)),
         "<h2>Images of the copies</h2>" if pictures else "",
         *pictures,
         "<h2>What was judged</h2>",
@@ -176,13 +183,7 @@ def _page(evaluations: Sequence[Evaluation], title: str, pictures: Sequence[str]
         + "".join(f"<dt>{escape(c.heading)}</dt><dd>{escape(c.meaning)}</dd>" for c in COLUMNS)
         + "</dl>",
     ]
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<style>{STYLE}</style>\n</head>\n<body>\n"
-        + "\n".join(part for part in parts if part)
-        + "\n</body>\n</html>\n"
-    )
+    return html_page(title, parts)
 
 
 _SUBJECT = {
@@ -196,7 +197,7 @@ _SUBJECT = {
     "metric": "candidates ranked by",
     "truth_source": "truth from",
     "candidates": "candidates judged",
-    "dropped": "candidates left out (used in making the copy)",
+    "dropped": "candidates left out (used to make the copy)",
     "seed": "seed of the copy",
     "judge_seed": "seed of the judge",
     "space": "search space",
@@ -204,11 +205,11 @@ _SUBJECT = {
 
 
 def _answer(name: str, e: Evaluation) -> str:
-    """What a user asks first: the configuration, how good and how sure it is, and whether it pays."""
+    """The configuration, how good and how certain it is, and whether the copy pays off."""
     pick = e.pick
     config = "" if pick is None else f"<pre>{escape(config_text(pick.config))}</pre>"
     pays = "" if e.spearman is None else payment(e)
-    texts = {"How good": pick_text(e), "How sure": agreement_text(e), "Does it pay": pays}
+    texts = {"How good": pick_text(e), "How certain": agreement_text(e), "Does it pay": pays}
     lines = "".join(f"<dt>{label}</dt><dd>{_sentence(text)}</dd>" for label, text in texts.items() if text)
     return f'<section class="answer"><h3>{escape(name)}</h3>{config}<dl>{lines}</dl></section>'
 
@@ -232,7 +233,7 @@ def _table(rows: Sequence[Row]) -> str:
         lines.append(f'<tr class="{row.role}"><th scope="row">{first}{told}</th>{body}</tr>')
     caption = (
         "Copies (shaded) with their rivals, and the full data. Brackets: bootstrap interval over candidates. "
-        "Seconds are of one run: other work on the machine changes them, and with them when a copy pays."
+        "Seconds and break-even come from one run and depend on other load on the machine."
     )
     return (
         f'<div class="wide"><table><caption>{caption}</caption><thead><tr>{head}</tr></thead>'
@@ -240,7 +241,8 @@ def _table(rows: Sequence[Row]) -> str:
     )
 
 
-def _figure(name: str, caption: str, figure: Any) -> str:
+def figure_html(name: str, caption: str, figure: Any) -> str:
+    """A figure as an embedded image with its caption."""
     picture = base64.b64encode(to_bytes(figure, "svg")).decode()
     return (
         f'<figure id="{escape(name)}"><img alt="{escape(caption)}" src="data:image/svg+xml;base64,{picture}">'
@@ -249,7 +251,7 @@ def _figure(name: str, caption: str, figure: Any) -> str:
 
 
 def _facts(names: Sequence[str], facts: Sequence[Mapping[str, Any]], labels: Mapping[str, str] | None) -> str:
-    """A table with one column a copy; ``labels`` choose and name the lines, None shows every key."""
+    """A table with one column per copy; ``labels`` select and name the rows, None shows every key."""
     keys = labels or {key: key for fact in facts for key in fact}
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
     lines = []

@@ -1,4 +1,4 @@
-"""The one table: copies, their rivals and the full data, with every figure; for terminal and page alike."""
+"""The table of copies, their rivals and the full data, for terminal and page."""
 
 from __future__ import annotations
 
@@ -9,30 +9,29 @@ from typing import Any
 from hcdc.core.results import Evaluation, Ranking, Rival
 from hcdc.reporting._evaluations import comparable, is_fraction, rivals_once, short_names
 
-PAYS_NOT = "it does not pay here"
+PAYS_NOT = "does not pay off"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table; None is what was not measured or is not defined.
+    """One row of the table; None means not measured or undefined.
 
     Attributes:
         name: The copy, the rival, or the full data.
         role: ``"copy"``, ``"rival"`` or ``"full"``.
-        of: The copy a rival was measured beside; empty otherwise.
+        of: The copy that a rival was compared with; empty otherwise.
         spearman, interval, kendall, top_k, upper_half: Rank agreement with full-data validation scores.
         test_spearman: Rank agreement with full-data test scores.
-        regret: Validation score on the full data lost by taking the pick.
-        test: Test score, on the full data, of the configuration picked.
+        regret: Full-data validation score lost by taking the pick.
+        test: Full-data test score of the pick.
         fraction: Scores are accuracies in 0 .. 1.
         once: Seconds before the first trial (condensing).
-        per_trial: Seconds a candidate.
+        per_trial: Seconds per candidate.
         search: Seconds for all candidates.
-        full_per_trial: Seconds a candidate on the full data.
-        break_even: Trials from which on the copy is the cheapest way to rank as well; None for rivals, and
-            where there is none.
-        never: It is known that the copy is never the cheapest.
-        note: Why a figure is not defined, or what a rival is.
+        full_per_trial: Seconds per candidate on the full data.
+        break_even: Trials from which the copy is cheapest among what ranks as well; None if never.
+        never: The copy is known never to be cheapest.
+        note: Why a number is undefined, or what a rival is.
     """
 
     name: str
@@ -57,7 +56,7 @@ class Row:
 
 
 def summary_table(evaluations: Sequence[Evaluation]) -> list[Row]:
-    """Rows for copies, each before its rivals, and, after each group of equal candidates, the full data."""
+    """Rows for each copy and its rivals; each group with the same candidates ends with the full data."""
     names, rivals = short_names(evaluations), rivals_once(evaluations)
     rows = []
     groups = comparable(evaluations)
@@ -70,7 +69,7 @@ def summary_table(evaluations: Sequence[Evaluation]) -> list[Row]:
 
 
 def _agreed(ranking: Ranking, e: Evaluation) -> dict[str, Any]:
-    """The figures that copies and rivals have alike."""
+    """Fields that copies and rivals share."""
     return {
         "spearman": ranking.spearman,
         "interval": (ranking.interval[0], ranking.interval[1]),
@@ -125,20 +124,20 @@ def _full(e: Evaluation, alone: bool) -> Row:
         once=0.0,
         per_trial=e.full_seconds_per_candidate,
         search=e.full_seconds,
-        note=f"{e.truth_source or 'every candidate trained on the full data'}: what the others are judged by",
+        note=f"{e.truth_source or 'every candidate trained on the full data'}: the reference",
     )
 
 
 # --- text of the cells --------------------------------------------------------------------------------------
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    """A figure, or a dash where there is none."""
-    return "-" if value is None else f"{value:.{digits}f}"
+def number(value: float | None) -> str:
+    """Two decimals, or a dash for None."""
+    return "-" if value is None else f"{value:.2f}"
 
 
 def seconds(value: float | None) -> str:
-    """Three figures, thousands with a comma."""
+    """Three significant digits, thousands with a comma."""
     if value is None:
         return "-"
     if 0 < value < 0.001:
@@ -177,15 +176,15 @@ def pays(row: Row) -> str:
     if row.never:
         return PAYS_NOT
     if row.interval[0] is None or row.interval[0] <= 0:
-        return "-"  # it may be chance
+        return "-"  # may be chance
     return "unknown" if row.break_even is None else f"{row.break_even:,}"
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: heading, what a row shows in it, what the heading means.
+    """A column: its heading, its text for a row, and what it means.
 
-    ``narrow`` is the heading on a terminal, in lines; a column without one is for the page only.
+    ``narrow`` is the heading on a terminal; a column without one appears only on the page.
     """
 
     heading: str
@@ -195,42 +194,42 @@ class Column:
 
 
 COLUMNS = (
-    Column("copy or rival", lambda row: row.name, "What stood in for the full data.", "copy or rival"),
+    Column("copy or rival", lambda row: row.name, "What replaces the full data.", "copy or rival"),
     Column(
         "rank agreement",
         agreement,
-        "Spearman's rank correlation of the candidates' scores with their validation scores on full data, "
-        "and its bootstrap interval over candidates.",
+        "Spearman's rank correlation of the candidates' scores with their full-data validation scores, and "
+        "its bootstrap interval over candidates.",
         "rank\nagreement",
     ),
     Column(
         "with test scores",
         lambda row: number(row.test_spearman),
-        "The same correlation with the candidates' full-data test scores, which nothing was fitted to.",
+        "The same correlation with full-data test scores, to which nothing was fitted.",
         "with\ntest",
     ),
-    Column("Kendall", lambda row: number(row.kendall), "Kendall's tau-b of the same two lists."),
+    Column("Kendall", lambda row: number(row.kendall), "Kendall's tau-b of the same scores."),
     Column(
         "top 10",
         lambda row: number(row.top_k),
-        "Share of the ten truly best candidates among the ten that it puts first, of more than ten.",
+        "Share of the ten truly best candidates among its first ten, if there are more than ten.",
     ),
     Column(
         "better half",
         lambda row: number(row.upper_half),
-        "Spearman among the truly better half of the candidates, where a search decides.",
+        "Spearman among the truly better half of the candidates, which matter most in a search.",
     ),
     Column(
         "regret",
         lambda row: points(row.regret, row.fraction),
-        "Full-data validation score lost by taking its pick and not the best candidate; points for "
+        "Full-data validation score lost by taking its pick instead of the best candidate; points for "
         "accuracies.",
     ),
     Column(
         "test score of the pick",
         lambda row: score(row.test, row.fraction),
-        "The candidate it puts first, trained on the full data, on test data: accuracy for classes, minus "
-        "the error for values. For the full data: the candidate that full-data validation selects.",
+        "Full-data test score of its pick: accuracy for classes, minus the error for values. For the full "
+        "data: of the candidate with the best validation score.",
         "test score\nof pick",
     ),
     Column(
@@ -239,12 +238,12 @@ COLUMNS = (
         "Seconds spent once, before the first trial.",
         "condense\n(s)",
     ),
-    Column("per trial (s)", lambda row: seconds(row.per_trial), "Seconds a candidate."),
+    Column("per trial (s)", lambda row: seconds(row.per_trial), "Seconds per candidate."),
     Column("search (s)", lambda row: seconds(row.search), "Seconds for all candidates.", "search\n(s)"),
     Column(
         "break-even (trials)",
         pays,
-        "Number of trials from which on condensing and searching take less time than any way in this table "
+        "Number of trials from which condensing and searching take less time than anything in this table "
         "that ranks at least as well.",
         "break-even\n(trials)",
     ),

@@ -1,4 +1,4 @@
-"""What the figures say, in sentences: who ranks better, by how much, and whether it pays."""
+"""The conclusions in sentences: what ranks better, by how much, and whether it pays off."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from hcdc.reporting._table import PAYS_NOT, number, points, score, seconds
 
 DRAWS = 10_000
 VALIDATION = "-val"
-"""Part of the names of rivals that share the copy's S_train and have another validation set."""
+"""In the names of rivals with the copy's S_train and another validation set."""
 
 
 def gain(truth: Scores, first: Scores, second: Scores, level: float = 0.9) -> tuple[float, float, float]:
-    """Spearman of ``first`` minus that of ``second``, and its bootstrap interval, resampled in pairs.
+    """Spearman of ``first`` minus Spearman of ``second``, with a paired bootstrap interval.
 
     Returns:
-        ``(difference, low, high)``; NaN where a correlation is not defined, and the last two where
-        `hcdc.core.ranks.bootstrap` has no interval.
+        ``(difference, low, high)``; NaN if undefined.
     """
     scores = np.asarray([truth, first, second], np.float64)
     count = scores.shape[1]
@@ -48,7 +47,7 @@ def _differences(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _rival(evaluation: Evaluation, kind: str) -> Rival | None:
-    """The best rival with a ``"real"`` or a ``"random"`` validation set (ranked by accuracy or by loss)."""
+    """The best rival with a ``"real"`` or ``"random"`` validation set, by accuracy or loss."""
     found = [
         rival
         for rival in evaluation.rivals
@@ -63,16 +62,16 @@ def _level(evaluation: Evaluation) -> str:
 
 def _gain_text(evaluation: Evaluation, first: Scores, second: Scores) -> str:
     if not first or not second:
-        return "the scores were not kept, so without an interval"
+        return "no interval: the scores were not kept"
     value, low, high = gain(evaluation.truth, first, second, evaluation.level)
     if math.isnan(low):
-        return f"gain {value:+.2f}, without an interval: the scores of too few candidates differ"
+        return f"gain {value:+.2f}, no interval: too few candidates have different scores"
     sure = "" if low > 0 or high < 0 else ", so the difference may be chance"
     return f"gain {value:+.2f}, {_level(evaluation)} {low:+.2f} to {high:+.2f}{sure}"
 
 
 def _kind(evaluation: Evaluation) -> str:
-    """What the file's own validation set is."""
+    """What kind of validation set the file has."""
     method = evaluation.val_method
     if method in ("aligned", "both", "probes"):
         return "learned"
@@ -83,9 +82,9 @@ def _kind(evaluation: Evaluation) -> str:
 
 
 def validation_choice(evaluation: Evaluation) -> str:
-    """Which validation set ranks better on this S_train: the file's own, the real or a random one.
+    """Which validation set ranks better with this S_train: the file's, the real one or a random one.
 
-    Empty where the evaluation has nothing to compare.
+    Empty if there is nothing to compare.
     """
     own, kind = evaluation.spearman, _kind(evaluation)
     if own is None or evaluation.val_method == "real":
@@ -101,7 +100,7 @@ def validation_choice(evaluation: Evaluation) -> str:
             text = _gain_text(evaluation, real.proxy, evaluation.proxy)
             sentences.append(
                 f"the real validation set ranked better than the {kind} one: Spearman {number(value)} "
-                f"against {number(own)} ({text}); --val-method real takes it"
+                f"against {number(own)} ({text}); --val-method real uses it"
             )
         else:
             text = _gain_text(evaluation, evaluation.proxy, real.proxy)
@@ -111,23 +110,20 @@ def validation_choice(evaluation: Evaluation) -> str:
             )
     if kind != "small random" and (drawn := _rival(evaluation, "random")):
         text = _gain_text(evaluation, evaluation.proxy, drawn.proxy)
-        size = drawn.val_size  # older evaluations do not say
+        size = drawn.val_size  # missing in older evaluations
         many = "" if size is None else "as many " if size == evaluation.val_size else f"{size:,} "
         sentences.append(
-            f"{many}random validation examples had {number(drawn.spearman)} (the {kind} set: {text})"
+            f"{many}random validation examples reached {number(drawn.spearman)} (the {kind} set: {text})"
         )
     return "; ".join(sentences)
 
 
 def payment(evaluation: Evaluation) -> str:
-    """What the copy cost, and from how many trials on that pays."""
-    once, copy, full = (
-        evaluation.condense_seconds,
-        evaluation.proxy_seconds_per_candidate,
-        evaluation.full_seconds_per_candidate,
-    )
+    """What the copy cost, and after how many trials it pays off."""
+    once, copy = evaluation.condense_seconds, evaluation.proxy_seconds_per_candidate
+    full = evaluation.full_seconds_per_candidate
     if copy is None:
-        return "it is not known whether it pays: no times were measured"
+        return "no break-even is reported: no times were measured"
     on_full = "" if full is None else f" and {seconds(full)} s on the full data"
     each = f"a trial takes {seconds(copy)} s on the copy{on_full}"
     spent = each if once is None else f"condensing took {seconds(once)} s, {each}"
@@ -138,19 +134,19 @@ def payment(evaluation: Evaluation) -> str:
     trials, against = evaluation.break_even_trials, evaluation.break_even_against
     if trials is None:
         never = f"{PAYS_NOT}: " if against else "no break-even is reported: "
-        return f"{never}{evaluation.break_even_note or 'the time to condense was not recorded'}; {spent}"
+        return f"{never}{evaluation.break_even_note or 'the condensing time was not recorded'}; {spent}"
     start = "the first trial" if trials == 1 else f"{trials:,} trials"
     judged = f"{len(evaluation.truth)} were judged here"
-    return f"it pays from {start} on, against {against or 'the full data'} ({judged}): {spent}"
+    return f"pays off from {start} on, against {against or 'the full data'} ({judged}): {spent}"
 
 
 def _doubt(evaluation: Evaluation) -> str:
-    """Why the copy's ranking is of no use to a search; empty where its interval is above 0."""
+    """Why the copy's ranking cannot be used; empty if its interval is above 0."""
     low, high = evaluation.interval[:2]
     if low is None or high is None:
         return "its ranking has no interval"
     if high < 0:
-        return "its ranking is upside down"
+        return "its ranking is reversed"
     return "" if low > 0 else "Indistinguishable from chance"
 
 
@@ -165,25 +161,25 @@ def _ranks_better(evaluation: Evaluation) -> list[Rival]:
 
 
 def shortened(evaluation: Evaluation) -> str:
-    """A warning where the copy was made with the demo's preset; else empty."""
-    short = evaluation.preset == "demo" and evaluation.method != "random"  # which has no schedule
+    """A warning if the copy was made with the demo's preset."""
+    short = evaluation.preset == "demo" and evaluation.method != "random"  # random has no schedule
     return "made with preset 'demo', a shortened run" if short else ""
 
 
 def config_text(config: Mapping[str, Any]) -> str:
-    """A configuration that can be copied."""
+    """A configuration as text to copy."""
     return json.dumps(config, ensure_ascii=False)
 
 
 def pick_text(e: Evaluation) -> str:
-    """How good the configuration is that the copy puts first; empty where there is none."""
+    """How good the copy's pick is; empty if there is none."""
     pick, fraction = e.pick, is_fraction(e)
     if pick is None:
         return ""
     text = f"{score(pick.score, fraction)} in full-data validation, rank {pick.rank} of {pick.judged}"
     if pick.rank == 1:
-        return f"{text}, the best of those judged"
-    return f"{text}; the best judged has {score(pick.best_score, fraction)}: {config_text(pick.best)}"
+        return f"{text}, the best"
+    return f"{text}; the best scores {score(pick.best_score, fraction)}: {config_text(pick.best)}"
 
 
 def _pick_sentence(e: Evaluation) -> str:
@@ -191,9 +187,9 @@ def _pick_sentence(e: Evaluation) -> str:
 
 
 def agreement_text(e: Evaluation) -> str:
-    """How well the copy ranks, and what its pick is worth on test data."""
+    """How well the copy ranks, and the test score of its pick."""
     if e.spearman is None:
-        return f"the rank agreement is not defined ({e.note or 'its scores are constant or not finite'})"
+        return f"the rank agreement is undefined ({e.note or 'its scores are constant or not finite'})"
     low, high = e.interval[:2]
     text = f"ranks {len(e.truth)} candidates with Spearman {number(e.spearman)}"
     if low is not None:
@@ -229,13 +225,13 @@ def _best_sentence(names: Sequence[str], group: Sequence[Evaluation]) -> str:
 
 
 def _better_rivals(e: Evaluation) -> str:
-    """Rivals that rank better than the copy, beside those of the validation choice."""
+    """Better rivals that use no copy; `validation_choice` covers the others."""
     better = [
         f"{rival.name} {number(rival.spearman)} ({_price(rival)})"
         for rival in _ranks_better(e)
         if VALIDATION not in rival.name
     ]
-    return "better ranked without any copy: " + ", ".join(better) if better else ""
+    return "ranked better without a copy: " + ", ".join(better) if better else ""
 
 
 def _price(rival: Rival) -> str:
@@ -244,7 +240,7 @@ def _price(rival: Rival) -> str:
 
 
 def _constant(e: Evaluation) -> str:
-    """A warning where full-data results do not beat a constant predictor."""
+    """A warning if full-data results do not beat a constant predictor."""
     if e.constant is None:
         return ""
     beaten = sum(value is None or value <= e.constant for value in e.truth)
@@ -256,7 +252,7 @@ def _constant(e: Evaluation) -> str:
 
 
 def _diverged(e: Evaluation) -> list[str]:
-    """How many candidates have no loss on the copy, and which have none on the full data."""
+    """How many candidates diverged on the copy, and which on the full data."""
     lost = e.diverged_on_full
     found = (
         (e.diverged, "on the copy", ""),
@@ -272,11 +268,9 @@ def _diverged(e: Evaluation) -> list[str]:
 
 
 def findings(evaluations: Sequence[Evaluation], answers: bool = True) -> list[tuple[str, list[str]]]:
-    """Sentences by copy: its pick, how sure, whether it pays, then the rest; '' for all copies.
+    """Sentences per copy: pick, agreement, whether it pays off (only with ``answers``), and the rest.
 
-    Args:
-        evaluations: The evaluations.
-        answers: Whether to say pick, agreement and payment.
+    The name is '' for sentences about all copies.
     """
     names, rivals = short_names(evaluations), rivals_once(evaluations)
     found: list[tuple[str, list[str]]] = []
@@ -297,7 +291,7 @@ def findings(evaluations: Sequence[Evaluation], answers: bool = True) -> list[tu
 
 
 def remarks(e: Evaluation) -> list[str]:
-    """What else has to be known of one evaluation."""
-    dropped = f"{e.dropped} candidates were left out, as they had been used in making the copy"
+    """Further findings and warnings about one evaluation."""
+    dropped = f"{e.dropped} candidates were left out because they were used to make the copy"
     texts = [shortened(e), _constant(e), validation_choice(e), _better_rivals(e), *_diverged(e)]
     return [text for text in [*texts, dropped if e.dropped else ""] if text]

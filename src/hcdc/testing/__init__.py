@@ -1,4 +1,4 @@
-"""Conformance suites for other people's classes: inherit one in a pytest file, and say how to make yours."""
+"""Conformance suites for your own classes: inherit one in a pytest file and define how to make yours."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What every method that makes S_train must do."""
+"""The conformance suite for methods that make S_train."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hcdc.tasks import Task
 
 
 def set_bytes(small: Any) -> bytes:
-    """The bytes of all tensors of a small labelled set, in the order of its fields."""
+    """The bytes of all tensors in a labelled set, in field order."""
     if isinstance(small, Tensor):
         return np.ascontiguousarray(small.detach().cpu().numpy()).tobytes()
     if not dataclasses.is_dataclass(small):
@@ -31,7 +31,7 @@ def set_bytes(small: Any) -> bytes:
 
 
 def set_tensors(small: Any) -> list[Tensor]:
-    """All floating point tensors of a small labelled set."""
+    """All floating-point tensors in a labelled set."""
     if isinstance(small, Tensor):
         return [small] if small.is_floating_point() else []
     if not dataclasses.is_dataclass(small):
@@ -40,10 +40,10 @@ def set_tensors(small: Any) -> list[Tensor]:
 
 
 class RecordingProgress(Progress):
-    """Notes every step as ``(phase, done, total)``.
+    """Records every step as ``(phase, done, total)``.
 
     Args:
-        stop_in: The phase, counted from 1, that a `KeyboardInterrupt` ends halfway.
+        stop_in: The phase, counted from 1, to interrupt halfway with `KeyboardInterrupt`.
     """
 
     def __init__(self, stop_in: int | None = None):
@@ -66,10 +66,10 @@ class RecordingProgress(Progress):
 
 
 class ReducerConformance:
-    """Inherit it, and define ``make`` and ``task``; pytest then finds every test.
+    """Inherit from it and define ``make`` and ``task``; pytest then runs every test.
 
     Attributes:
-        size: Examples of a small set.
+        size: Examples in a small set.
 
     Example:
         class TestFirst(ReducerConformance):
@@ -83,31 +83,19 @@ class ReducerConformance:
     size = 8
 
     def make(self) -> Reducer:
-        """A registered reducer with quick settings; equal at every call."""
+        """A registered reducer with quick settings; every call returns an equal one."""
         raise AssertionError("a conformance test defines make()")
 
     def task(self) -> Task:
-        """A small task that it takes, with more than ``size`` examples per part; fresh at every call."""
+        """A new small task that it condenses, with more than ``size`` examples per part."""
         raise AssertionError("a conformance test defines task()")
 
     def reduce(
-        self,
-        task: Task | None = None,
-        part: str = "train",
-        size: int | None = None,
-        seed: int = 0,
-        progress: Progress | None = None,
-        checkpoint: Checkpoint | None = None,
+        self, task: Task | None = None, part: str = "train", size: int | None = None, seed: int = 0, **at: Any
     ) -> Any:
-        """A small set, from a fresh task where none is given."""
-        return self.make().reduce(
-            task or self.task(),
-            part,
-            size or self.size,
-            seed,
-            progress=progress or Progress(),
-            checkpoint=checkpoint or Checkpoint(None),
-        )
+        """A small set, by default from a new task; ``at`` is ``progress`` and ``checkpoint``."""
+        at = {"progress": Progress(), "checkpoint": Checkpoint(None), **at}
+        return self.make().reduce(task or self.task(), part, size or self.size, seed, **at)
 
     @pytest.mark.parametrize("part", ["train", "val"])
     def test_sizes_and_labels_are_those_of_a_random_choice(self, part: str) -> None:

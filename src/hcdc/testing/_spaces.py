@@ -1,4 +1,4 @@
-"""What every search space must do."""
+"""The conformance suite for search spaces."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hcdc.spaces import Candidate, Space, from_spec, stack
 
 
 class SpaceConformance:
-    """Inherit it, and define ``make``; pytest then finds every test.
+    """Inherit from it and define ``make``; pytest then runs every test.
 
     Attributes:
-        count: How many configurations are drawn.
-        features, classes: The sizes of the networks that are built.
+        count: How many configurations to draw.
+        features, classes: Sizes of the networks to build.
 
     Example:
         class TestDepths(SpaceConformance):
@@ -35,7 +35,7 @@ class SpaceConformance:
     classes = 2
 
     def make(self) -> Space:
-        """A space; equal at every call."""
+        """A space; every call returns an equal one."""
         raise AssertionError("a conformance test defines make()")
 
     def drawn(self, seed: int = 0, count: int | None = None) -> list[Config]:
@@ -47,7 +47,7 @@ class SpaceConformance:
         return self.make().candidate(config, self.features, self.classes)
 
     def outside(self, rows: int = 5) -> torch.Tensor:
-        """Points all over the place, most of them outside the extended space."""
+        """Random points, most of them outside the extended space."""
         generator = torch.Generator().manual_seed(0)
         return 3 * torch.randn(rows, self.make().dimension, generator=generator, dtype=torch.float64)
 
@@ -226,6 +226,41 @@ class SpaceConformance:
     def test_the_counterpart_of_a_candidate_is_a_configuration(self) -> None:
         for config in self.drawn(count=3):
             self.make().check(self.make().counterpart(config))
+
+    def test_decisions_describe_a_configuration(self) -> None:
+        space = self.make()
+        sizes = space.decisions()
+        if sizes is None:
+            with pytest.raises(InputError, match="neighbours"):
+                space.neighbours(self.drawn(count=1)[0])
+            return
+        for config in self.drawn():
+            numbers = space.to_numbers(config)
+            assert all(0 <= number < size for number, size in zip(numbers, sizes, strict=True))
+            assert space.from_numbers(numbers) == config
+
+    def test_neighbours_are_other_configurations(self) -> None:
+        space = self.make()
+        if space.decisions() is None:
+            pytest.skip("a space with continuous hyperparameters")
+        for config in self.drawn(count=3):
+            near = space.neighbours(config)
+            for other in near:
+                space.check(other)
+            hashes = {config_hash(other) for other in near}
+            assert len(hashes) == len(near)
+            assert config_hash(config) not in hashes
+
+    def test_a_mutation_is_a_configuration_and_seeded(self) -> None:
+        space = self.make()
+        for config in self.drawn(count=3):
+            before = config_hash(config)
+            moved = space.mutate(config, numpy_stream(0, "conformance"))
+            space.check(moved)
+            assert config_hash(config) == before
+            assert moved == space.mutate(config, numpy_stream(0, "conformance"))
+        alone = len(space.candidates() or self.drawn()) == 1
+        assert alone or any(space.mutate(c, numpy_stream(0, "conformance")) != c for c in self.drawn(count=3))
 
     def test_it_is_printed_in_one_line(self) -> None:
         for text in (self.make().words(), repr(self.make())):

@@ -1,4 +1,4 @@
-"""What every task must do."""
+"""The conformance suite for tasks."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ OPTIONS = {"trajectories": 2, "points": 1, "holdout": 2, "steps": 2, "check": 1,
 
 
 class TaskConformance:
-    """Inherit it, and define ``make``; pytest then finds every test.
+    """Inherit from it and define ``make``; pytest then runs every test.
 
     Attributes:
-        size: Examples of a small set; each part must have more.
-        candidates: How many candidates are trained and judged.
-        options: Settings of val_method ``"both"`` that make it quick.
-        recipe: Settings of both recipes that make a training quick.
+        size: Examples in a small set; each part must have more.
+        candidates: How many candidates to train and judge.
+        options: Quick settings for val_method ``"both"``.
+        recipe: Quick settings for both recipes.
 
     Example:
         class TestSignalTask(TaskConformance):
@@ -49,7 +49,7 @@ class TaskConformance:
     recipe: Mapping[str, Any] = {"steps": 3, "seeds": 1}
 
     def make(self) -> tuple[Task, Space]:
-        """A small task and a space that fits it; fresh and equal at every call."""
+        """A new small task and a space that fits it; every call returns equal ones."""
         raise AssertionError("a conformance test defines make()")
 
     def foreign(self) -> Space:
@@ -61,14 +61,14 @@ class TaskConformance:
         return self.make()[1].sample(self.candidates, numpy_stream(0, "conformance"))
 
     def bound(self) -> tuple[Task, LabelledSet]:
-        """The task with the network of a candidate, and a small set that it can be trained on."""
+        """The task bound to a candidate's network, and a small set to train it on."""
         task, space = self.make()
         bound, small = task.bind(space, self.configs()[0]), task.sample("train", self.size, 0)
         bound.prepare(small)
         return bound, small
 
     def point(self, task: Task, seed: int = 0) -> tuple[Params, Tensor]:
-        """Fresh parameters and a lambda."""
+        """New parameters and a lambda."""
         return task.init(stream(seed, "conformance")), stack(self.make()[1], self.configs())[0]
 
     # --- the data -------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class TaskConformance:
         assert task.same_as(spec)
         assert self.make()[0].same_as(spec)
         if task.data is None:
-            return  # handed over in memory, so that no file says where to read it again
+            return  # data in memory cannot be read again
         again = task_from_spec(spec, task.data)
         assert type(again) is type(task)
         assert again.spec() == spec
@@ -273,7 +273,7 @@ class TaskConformance:
         assert len(set(keys)) == len(keys)
 
     def condensed(self, way: str) -> CondensedDataset:
-        """A quick copy, made anew."""
+        """A new copy, made quickly."""
         task, space = self.make()
         method, options = ("hcdc", dict(self.options)) if way == "both" else (way, {})
         return condense(

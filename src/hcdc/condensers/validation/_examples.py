@@ -34,7 +34,7 @@ class Slopes:
     """
 
     def __init__(self, task: Task, networks: Sequence[Predictor], data: Any, device: torch.device):
-        self.task, self.data, self.networks = task, data, list(networks)
+        self.task, self.data = task, data
         self.x = task.tensors(data)["x"]
         self.losses = torch.zeros(len(networks), device=device, dtype=self.x.dtype)
         self.slopes = torch.zeros(len(networks), *self.x.shape, device=device, dtype=self.x.dtype)
@@ -51,28 +51,18 @@ class Slopes:
 
         return step
 
-    def __call__(
-        self, targets: Sequence[Tensor], members: Sequence[int] | None = None
-    ) -> tuple[list[Tensor], Tensor]:
+    def __call__(self, targets: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
         """Correlations with targets, and the gradient of their mean distance from 1 in ``x``.
 
         Args:
             targets: One vector per group of consecutive candidates, see `rank_targets`.
-            members: The numbers of these candidates; None means all.
         """
-        members = range(len(self.networks)) if members is None else members
-        self.run(members)
-        index = torch.as_tensor(list(members), device=self.losses.device)
-        losses = self.losses[index].requires_grad_()
+        self.run()
+        losses = self.losses.clone().requires_grad_()
         groups = torch.split(losses, [len(target) for target in targets])
         reached = [correlation(group, target) for group, target in zip(groups, targets)]
         (weight,) = torch.autograd.grad(1 - torch.stack(reached).mean(), losses)
-        return [r.detach() for r in reached], torch.tensordot(weight, self.slopes[index], dims=1)
-
-    def members(self, networks: Sequence[Predictor]) -> list[int]:
-        """The numbers of these candidates."""
-        known = {id(network): k for k, network in enumerate(self.networks)}
-        return [known[id(network)] for network in networks]
+        return [r.detach() for r in reached], torch.tensordot(weight, self.slopes, dims=1)
 
 
 def learn_examples(
@@ -86,7 +76,6 @@ def learn_examples(
     device: torch.device | str,
     phase: Phase,
     checkpoint: Checkpoint,
-    slopes: Slopes | None = None,
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Change the examples of S_val until minus the loss on them ranks the probes as the full data does.
 
@@ -96,8 +85,6 @@ def learn_examples(
         truth: Full-data scores of the probes, higher is better.
         s_val: The initial S_val.
         companions: Ranked besides the probes, with equal weight.
-        slopes: Slopes that include all these candidates, on a set with the labels of ``s_val``; reusing them
-            avoids recording again.
 
     Returns:
         S_val, and every tenth step the Pearson correlation of losses with ranks on the probes
@@ -120,13 +107,10 @@ def learn_examples(
             tensor.copy_(saved[0][name])
         begun, history = saved[1]["step"], saved[1]["history"]
     phase.first_step = begun
-    if slopes is None:
-        slopes = Slopes(task, networks, learned, device)
-    assert torch.equal(slopes.data.y, learned.y), "slopes of a set with other labels"
-    members = slopes.members(networks)
+    slopes = Slopes(task, networks, learned, device)
     for step in range(begun, config.probe_steps):
         slopes.x.copy_(x)
-        reached, gradient = slopes(targets, members)
+        reached, gradient = slopes(targets)
         adam_step(theta, {"x": gradient}, first, second, step + 1, config.probe_lr)
         if (step + 1) % 10 == 0 or step + 1 == config.probe_steps:
             value = float(reached[0])

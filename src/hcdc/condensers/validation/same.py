@@ -21,8 +21,8 @@ class Same(Validation):
     reduces = True
 
     def make(self, plan: Plan, work: Work) -> Made:
-        s_val, learned = plan.reducer.reduce_and_tell(
+        *_, made = plan.reducer.iterates(
             work.task, "val", plan.val_size, plan.seed,
             progress=work.progress, checkpoint=work.checkpoint.child("val"),
         )  # fmt: skip
-        return Made(s_val, {"val_learned": learned} if learned else {})
+        return Made(made.images, {"val_learned": dict(made.told)} if made.told else {})

@@ -1,39 +1,15 @@
 """Rivals: other ways to rank the same candidates, one file each.
 
-A rival from outside the package is a subclass of `RivalMethod` that `register_rival` decorates.
+To add your own, subclass `RivalMethod` and decorate the class with `register_rival`.
 """
+
+from hcdc.evaluation.rivals._base import Forecast, RivalMethod, chosen_rivals, register_rival, rival_names
 
 # isort: off
 # rivals run in the order in which they are imported
-from hcdc.evaluation.rivals._base import Forecast, RivalMethod, chosen_rivals, register_rival, rival_names
-from hcdc.evaluation.rivals._random_val import RandomVal, RandomValLoss
-from hcdc.evaluation.rivals._random_reach_val import RandomReachVal
-from hcdc.evaluation.rivals._real_val import RealVal, RealValLoss
-from hcdc.evaluation.rivals._twelve_epochs import TwelveEpochs
-from hcdc.evaluation.rivals._early_stopping import EarlyStopping
-from hcdc.evaluation.rivals._one_seed_full import OneSeedFull
-from hcdc.evaluation.rivals._equal_cost import EqualCost
-from hcdc.evaluation.rivals._parameter_count import ParameterCount
-from hcdc.evaluation.rivals._ridge_probes import RidgeProbes
-from hcdc.evaluation.rivals._ridge_and_real_val import RidgeAndRealVal
+from hcdc.evaluation.rivals import _random_val, _random_reach_val, _real_val, _twelve_epochs  # noqa: F401
+from hcdc.evaluation.rivals import _early_stopping, _one_seed_full, _equal_cost  # noqa: F401
+from hcdc.evaluation.rivals import _parameter_count, _ridge_probes, _ridge_and_real_val  # noqa: F401
 # isort: on
 
-__all__ = [
-    "EarlyStopping",
-    "EqualCost",
-    "Forecast",
-    "OneSeedFull",
-    "ParameterCount",
-    "RandomReachVal",
-    "RandomVal",
-    "RandomValLoss",
-    "RealVal",
-    "RealValLoss",
-    "RidgeAndRealVal",
-    "RidgeProbes",
-    "RivalMethod",
-    "TwelveEpochs",
-    "chosen_rivals",
-    "register_rival",
-    "rival_names",
-]
+__all__ = ["Forecast", "RivalMethod", "chosen_rivals", "register_rival", "rival_names"]

@@ -1,4 +1,4 @@
-"""What a rival is, and the register of them."""
+"""The interface of rivals, and their registry."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hcdc.evaluation._context import Context
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is known of seconds before the work.
+    """What is known about cost before the work.
 
     Attributes:
-        step: Seconds of one training step of one candidate, one seed, on the full data.
-        copy: Seconds of a trial on the copy.
-        condense: Seconds of making the copy; None where nobody knows.
+        step: Seconds per training step of one candidate and seed on the full data.
+        copy: Seconds per trial on the copy.
+        condense: Seconds spent making the copy; None if unknown.
         candidates: How many candidates judge.
         full: The recipe on the full data.
     """
@@ -35,20 +35,20 @@ class Forecast:
 class RivalMethod(ABC):
     """One way to rank the candidates that judge a copy.
 
-    A subclass says its ``name`` and defines `run`; `register_rival` makes it known. Rivals run in the order
-    in which they were registered.
+    A subclass sets ``name``, defines `run` and is decorated with `register_rival`. Rivals run in the order of
+    registration.
     """
 
     name: str
 
     def applies(self, context: Context) -> bool:
-        """Whether it can be run, and is not the copy itself."""
+        """Whether it can run and differs from the copy itself."""
         return True
 
     def sets(self, context: Context) -> dict[str, Any]:
-        """Validation sets by name on which candidates trained on S_train are scored, for `run`.
+        """Validation sets, by name, on which candidates trained on S_train are scored for `run`.
 
-        They are drawn before any training, so that a set that cannot be drawn stops no work halfway.
+        They are drawn before any training, so that errors come first.
         """
         return {}
 
@@ -57,7 +57,7 @@ class RivalMethod(ABC):
         """Scores and seconds: ``context.rival(...)`` or ``context.same_train(...)``."""
 
     def seconds(self, context: Context, forecast: Forecast) -> float:
-        """Predicted seconds of `run`; 0 where nothing is trained for it alone."""
+        """Predicted seconds of `run`; 0 if nothing is trained for it alone."""
         return 0.0
 
 
@@ -66,10 +66,10 @@ Method = TypeVar("Method", bound=type[RivalMethod])
 
 
 def register_rival(method: Method) -> Method:
-    """Class decorator: make a `RivalMethod` known by its ``name``.
+    """Class decorator: register a `RivalMethod` under its ``name``.
 
     Raises:
-        ValueError: Another class has that name already.
+        ValueError: Another class has that name.
     """
     if method.name in _RIVALS:
         raise ValueError(f"a rival '{method.name}' is registered already: {_RIVALS[method.name]}")
@@ -83,7 +83,7 @@ def rival_names() -> list[str]:
 
 
 def chosen_rivals(context: Context, rivals: bool | Sequence[str] = True) -> list[RivalMethod]:
-    """The rivals that apply: all, none, or those of some names."""
+    """The rivals that apply, out of all, none or the named ones."""
     names = rival_names() if rivals is True else list(rivals or ())
     for name in names:
         if name not in _RIVALS:

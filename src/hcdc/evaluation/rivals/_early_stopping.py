@@ -1,4 +1,4 @@
-"""The full data for as many example visits as a trial on the copy."""
+"""The full data, stopped after as many example visits as a trial on the copy."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ class EarlyStopping(RivalMethod):
     name = "early-stopping"
 
     def applies(self, context: Context) -> bool:
-        """Where that is shorter than the whole training; else it is `OneSeedFull`."""
+        """If it is shorter than the whole training; otherwise it is `OneSeedFull`."""
         return context.truth is None and context.short_steps < context.full.steps
 
     def run(self, context: Context) -> Rival:
         full, steps = context.full, context.short_steps
         words = f"full data, one seed, {steps} of {full.steps} steps: as many example visits as on the copy"
-        recipe = dataclasses.replace(full, steps=steps, seeds=1)
-        scores, seconds, repeats = context.train_on_full(self.name, recipe)
-        return context.rival(self.name, words, scores, seconds, repeats=repeats)
+        return context.full_rival(self.name, words, dataclasses.replace(full, steps=steps, seeds=1))
 
     def seconds(self, context: Context, forecast: Forecast) -> float:
         return forecast.candidates * context.short_steps * forecast.step

@@ -1,4 +1,4 @@
-"""The full data for the seconds that condensing and searching took together."""
+"""The full data, for the total seconds of condensing and searching."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from hcdc.evaluation._context import Context
 from hcdc.evaluation.rivals._base import Forecast, RivalMethod, register_rival
 
 MOST_SEEDS = 30
-"""More seeds are not trained: their mean changes no more."""
+"""Most seeds to train; more hardly change the mean."""
 
 
 @register_rival
 class EqualCost(RivalMethod):
-    """As many whole seeds on the full data as fit into the seconds, averaged, then the remaining steps.
+    """The average of as many whole seeds as fit into the seconds, then one more for the remaining steps.
 
-    A seed that is trained in part counts by its share of the steps.
+    A partly trained seed is weighted by its share of the steps.
     """
 
     name = "equal-cost"
 
     def applies(self, context: Context) -> bool:
-        """Where the seconds of condensing and, once candidates are trained, of the full data are known."""
-        timed = not context.known or context.full_seconds > 0  # those of another device are NaN
+        """If seconds are known for condensing and, once candidates are trained, for the full data."""
+        timed = not context.known or context.full_seconds > 0  # NaN for another device
         return context.truth is None and context.condense_seconds is not None and timed
 
     def run(self, context: Context) -> Rival:
-        assert context.condense_seconds is not None, "this rival applies where the seconds are known"
+        assert context.condense_seconds is not None, "applies() requires it"
         full = context.full
         budget = context.condense_seconds + context.proxy_seconds
         fits = budget * full.seeds / context.full_seconds
@@ -62,7 +62,7 @@ class EqualCost(RivalMethod):
 
 
 def _spent(seeds: int, steps: int, whole: int) -> str:
-    """What the seconds are spent on."""
+    """What the seconds were spent on, in words."""
     told = [f"{seeds} whole seed{'' if seeds == 1 else 's'}"] if seeds else []
     if steps:
         told.append(f"{steps} of {whole} steps of {'another' if seeds else 'one seed'}")

@@ -11,20 +11,18 @@ from hcdc.evaluation.rivals._base import Forecast, RivalMethod, register_rival
 
 @register_rival
 class OneSeedFull(RivalMethod):
-    """One seed of the full recipe: the plain way to spend less on the full data."""
+    """One seed of the full recipe: the simplest way to spend less on the full data."""
 
     name = "one-seed-full"
 
     def applies(self, context: Context) -> bool:
-        """Where the truth has more seeds, or a trial on the copy looks at as many examples as this."""
+        """If the truth has more seeds, or a trial on the copy visits as many examples as this."""
         several = context.full.seeds > 1 or context.short_steps >= context.full.steps
         return context.truth is None and several
 
     def run(self, context: Context) -> Rival:
         words = f"full data, one seed, all {context.full.steps} steps"
-        recipe = dataclasses.replace(context.full, seeds=1)
-        scores, seconds, repeats = context.train_on_full(self.name, recipe)
-        return context.rival(self.name, words, scores, seconds, repeats=repeats)
+        return context.full_rival(self.name, words, dataclasses.replace(context.full, seeds=1))
 
     def seconds(self, context: Context, forecast: Forecast) -> float:
         return forecast.candidates * forecast.full.steps * forecast.step

@@ -1,4 +1,4 @@
-"""The number of parameters, which costs nothing."""
+"""The number of parameters, which is free."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hcdc.evaluation.rivals._base import RivalMethod, register_rival
 
 @register_rival
 class ParameterCount(RivalMethod):
-    """The larger the network, the better."""
+    """Ranks larger networks higher."""
 
     name = "parameter-count"
 

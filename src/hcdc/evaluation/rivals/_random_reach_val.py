@@ -1,4 +1,4 @@
-"""Random validation nodes joined by reach: S_val of a graph before it is learned."""
+"""Random validation nodes joined by reach: S_val for graphs before learning."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from hcdc.evaluation.rivals._base import RivalMethod, register_rival
 
 @register_rival
 class RandomVal(RivalMethod):
-    """The same S_train with random validation examples, by accuracy (by loss where there are no classes)."""
+    """The same S_train with random validation examples, by accuracy (by loss without classes)."""
 
     name = "random-val"
 
@@ -19,7 +19,7 @@ class RandomVal(RivalMethod):
         return context.metric
 
     def applies(self, context: Context) -> bool:
-        """Where examples can be drawn, and the copy itself is not ranked by such a set and metric."""
+        """If examples can be drawn, and the copy does not already use such a set and metric."""
         drawn = context.small.meta["val_method"] == "random"
         itself = drawn and self.metric(context) == context.calibrated.metric
         return context.task.most("val") > 0 and not itself
@@ -35,7 +35,7 @@ class RandomVal(RivalMethod):
 
 @register_rival
 class RandomValLoss(RandomVal):
-    """The same by loss."""
+    """The same, by loss."""
 
     name = "random-val-loss"
 

@@ -11,7 +11,7 @@ from hcdc.evaluation.rivals._base import RivalMethod, register_rival
 
 @register_rival
 class RealVal(RivalMethod):
-    """The same S_train with all of T_val, by accuracy (by loss where there are no classes)."""
+    """The same S_train with all of T_val, by accuracy (by loss without classes)."""
 
     name = "real-val"
 
@@ -27,7 +27,7 @@ class RealVal(RivalMethod):
 
 @register_rival
 class RealValLoss(RealVal):
-    """The same by loss."""
+    """The same, by loss."""
 
     name = "real-val-loss"
 

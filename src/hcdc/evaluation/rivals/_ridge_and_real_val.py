@@ -1,4 +1,4 @@
-"""The regression on the probes and the real validation loss, together."""
+"""The regression on the probes plus the real validation loss."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hcdc.evaluation.rivals._ridge_probes import RidgeProbes, predictions
 
 @register_rival
 class RidgeAndRealVal(RidgeProbes):
-    """The sum of both, standardised."""
+    """The sum of both, each standardised."""
 
     name = "ridge-and-real-val"
 

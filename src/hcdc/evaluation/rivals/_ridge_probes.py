@@ -1,4 +1,4 @@
-"""A regression on the full trainings that condensing made, without any copy."""
+"""A regression on the full trainings done for condensing, without a copy."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hcdc.evaluation._context import Context
 from hcdc.evaluation.rivals._base import RivalMethod, register_rival
 
 FEWEST = 5
-"""Probes that a regression needs."""
+"""Fewest probes for a regression."""
 
 
 @register_rival
 class RidgeProbes(RivalMethod):
-    """Kernel ridge from a candidate's description to the ranks of the probes' results.
+    """Kernel ridge regression from a candidate's features to the ranks of the probes' results.
 
-    Ranks, because a few probes with very low scores would decide a regression on scores.
+    Ranks, because a few very low scores would dominate a regression on scores.
     """
 
     name = "ridge-probes"
@@ -31,12 +31,12 @@ class RidgeProbes(RivalMethod):
 
     def run(self, context: Context) -> Rival:
         scores, seconds, once = predictions(context)
-        words = f"kernel ridge on the {len(described(context))} full trainings that condensing made"
+        words = f"kernel ridge on the {len(described(context))} full trainings done for condensing"
         return context.rival(self.name, f"{words}, no copy at all", scores.tolist(), seconds, once)
 
 
 def described(context: Context) -> list[list[float]]:
-    """What the regression knows of each probe: lambda of a trajectory's point, or a candidate's features."""
+    """Features of each probe: lambda at a trajectory's point, or a candidate's features."""
     probes = context.small.meta.get("probes") or {}
     found: list[list[float]] = probes.get("lam") or [
         context.space.features(config) for config in probes.get("configs") or []
@@ -45,11 +45,11 @@ def described(context: Context) -> list[list[float]]:
 
 
 Predictions = tuple[NDArray[np.float64], float, float]
-"""Predicted ranks ``[n]``, the seconds of predicting them, and the seconds of the probes."""
+"""Predicted ranks ``[n]``, seconds for predicting them, and seconds for the probes."""
 
 
 def predictions(context: Context) -> Predictions:
-    """What the regression says of the candidates, computed once."""
+    """The regression's predictions for the candidates, computed once."""
     if "ridge" not in context.shared:
         context.shared["ridge"] = _predictions(context)
     found: Predictions = context.shared["ridge"]
@@ -59,9 +59,9 @@ def predictions(context: Context) -> Predictions:
 def _predictions(context: Context) -> Predictions:
     probes, known = context.small.meta["probes"], described(context)
     own = context.space.encode if "lam" in probes else context.space.features
-    each = context.full.seeds if "lam" in probes else 1  # a point of a trajectory is a training of one seed
+    each = context.full.seeds if "lam" in probes else 1  # a trajectory's point is one seed
     once = len(known) * context.full_seconds / (len(context.configs) * each)
-    if "truth" in context.small.meta:  # a table says what these very probes took
+    if "truth" in context.small.meta:  # a table knows the seconds of these probes
         once = context.small.record.get("probe_seconds", once)
     fresh = np.asarray([list(own(config)) for config in context.configs], np.float64)
     begun = time.perf_counter()

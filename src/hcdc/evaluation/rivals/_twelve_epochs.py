@@ -9,7 +9,7 @@ from hcdc.evaluation.rivals._base import RivalMethod, register_rival
 
 @register_rival
 class TwelveEpochs(RivalMethod):
-    """What a table of results says after 12 of 200 epochs."""
+    """The table's results after 12 of 200 epochs."""
 
     name = "12-epochs"
 
@@ -17,9 +17,7 @@ class TwelveEpochs(RivalMethod):
         return context.truth is not None and 12 in context.truth.fidelities
 
     def run(self, context: Context) -> Rival:
-        assert context.truth is not None, "this rival applies to tables"
+        assert context.truth is not None, "applies() requires it"
         scores = [context.truth.score(config, "val", 12) for config in context.configs]
-        seconds = (
-            sum(context.truth.seconds(config) for config in context.configs) * context.truth.fidelities[12]
-        )
+        seconds = sum(map(context.truth.seconds, context.configs)) * context.truth.fidelities[12]
         return context.rival(self.name, "full data, 12 of 200 epochs, from the table", scores, seconds)
