@@ -1,5 +1,6 @@
 """What every test shares: one thread, repeatable examples, caches of its own, no network."""
 
+import itertools
 import logging
 import socket
 
@@ -12,10 +13,23 @@ settings.register_profile("house", deadline=None, derandomize=True, max_examples
 settings.load_profile("house")
 
 
+@pytest.fixture(scope="session")
+def _caches(tmp_path_factory):
+    """Folders that are not there yet, without end."""
+    home = tmp_path_factory.mktemp("caches")
+    return (home / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def _cache_of_its_own(tmp_path_factory, monkeypatch):
+def _cache_of_its_own(_caches, monkeypatch):
     """Full-data results go to a fresh folder, never to the user's cache."""
-    monkeypatch.setenv("HCDC_CACHE", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("HCDC_CACHE", str(next(_caches)))
+
+
+@pytest.fixture
+def save_always(monkeypatch):
+    """Loops save their state after every step."""
+    monkeypatch.setattr("hcdc.core.checkpoint.SAVE_SECONDS", 0.0)
 
 
 @pytest.fixture(autouse=True)

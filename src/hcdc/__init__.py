@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from hcdc.condensers import condense
     from hcdc.core.errors import HcdcError, InputError, NumericalError
     from hcdc.core.recipe import Recipe
-    from hcdc.datasets import CondensedDataset, data
+    from hcdc.datasets import CondensedDataset, FullData, data
     from hcdc.evaluation import Evaluation, evaluate, score
     from hcdc.reporting import report
+    from hcdc.search import SearchPlan, plan, search, trust
     from hcdc.tasks import GraphTask, ImageTask, LinearConvTask, TableTask, Task
 
     __version__: str
@@ -24,9 +25,10 @@ else:
         "condensers": ("condense",),
         "core.errors": ("HcdcError", "InputError", "NumericalError"),
         "core.recipe": ("Recipe",),
-        "datasets": ("CondensedDataset", "data"),
+        "datasets": ("CondensedDataset", "FullData", "data"),
         "evaluation": ("Evaluation", "evaluate", "score"),
         "reporting": ("report",),
+        "search": ("SearchPlan", "plan", "trust"),
         "tasks": ("GraphTask", "ImageTask", "LinearConvTask", "TableTask", "Task"),
     }
 
@@ -51,6 +53,7 @@ else:
 __all__ = [
     "CondensedDataset",
     "Evaluation",
+    "FullData",
     "GraphTask",
     "HcdcError",
     "ImageTask",
@@ -58,12 +61,16 @@ __all__ = [
     "LinearConvTask",
     "NumericalError",
     "Recipe",
+    "SearchPlan",
     "TableTask",
     "Task",
     "condense",
     "data",
     "evaluate",
+    "plan",
     "report",
     "score",
+    "search",
     "spaces",
+    "trust",
 ]

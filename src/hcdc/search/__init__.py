@@ -1,0 +1,82 @@
+"""Search under a budget: a ladder of stand-ins for the full training, each measured before it is believed.
+
+The room can be called: ``hcdc.search(objective, full, budget="30m")`` is ``hcdc.search.search(...)``.
+"""
+
+import sys
+from types import ModuleType
+
+from hcdc.core.found import Found, RungReport
+from hcdc.core.planned import RungPlan, SearchPlan
+from hcdc.datasets import FullData, TrialData
+from hcdc.search._dimensions import from_dimension, to_dimension
+from hcdc.search._distributions import (
+    CategoricalDistribution,
+    Distribution,
+    FloatDistribution,
+    IntDistribution,
+    distribution,
+)
+from hcdc.search._executor import Executor
+from hcdc.search._ladder import Ladder, LadderSettings
+from hcdc.search._objective import ObjectiveProblem
+from hcdc.search._optuna import from_optuna, to_optuna
+from hcdc.search._optuna_store import OptunaStore
+from hcdc.search._plan import plan
+from hcdc.search._prepare import parse_budget, prepare
+from hcdc.search._problem import Outcome, Problem, Rung
+from hcdc.search._ray import RayExecutor
+from hcdc.search._sampler import Sampler
+from hcdc.search._search import search
+from hcdc.search._store import LineStore, Store, open_store
+from hcdc.search._task_problem import TaskProblem
+from hcdc.search._trial import Trial, TrialPruned
+from hcdc.search._trust import trust
+
+__all__ = [
+    "CategoricalDistribution",
+    "Distribution",
+    "Executor",
+    "FloatDistribution",
+    "Found",
+    "FullData",
+    "IntDistribution",
+    "Ladder",
+    "LadderSettings",
+    "LineStore",
+    "ObjectiveProblem",
+    "OptunaStore",
+    "Outcome",
+    "Problem",
+    "RayExecutor",
+    "Rung",
+    "RungPlan",
+    "RungReport",
+    "Sampler",
+    "SearchPlan",
+    "Store",
+    "TaskProblem",
+    "Trial",
+    "TrialData",
+    "TrialPruned",
+    "distribution",
+    "from_dimension",
+    "from_optuna",
+    "open_store",
+    "parse_budget",
+    "plan",
+    "prepare",
+    "search",
+    "to_dimension",
+    "to_optuna",
+    "trust",
+]
+
+
+class _Room(ModuleType):
+    """A module that can be called."""
+
+    __call__ = staticmethod(search)
+
+
+sys.modules[__name__].__class__ = _Room

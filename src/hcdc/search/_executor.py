@@ -1,0 +1,100 @@
+"""Run a user's objective: one trial in this process, and the interface for running many elsewhere."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hcdc.core.configs import Config, config_hash
+from hcdc.core.seeds import derive, global_streams
+from hcdc.datasets import FullData, TrialData
+from hcdc.search._trial import Rule, Trial, is_pruned
+
+Objective = Callable[[Any, TrialData], float]
+MakeData = Callable[[FullData, int, int], TrialData]
+"""The data of a trial, from the full data, the seed of the rung and the seed of the trial."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One trial to run.
+
+    Attributes:
+        config: The configuration.
+        number: Number of the trial.
+        seed: Seed of the rung.
+        rule: When to give up.
+    """
+
+    config: Config
+    number: int
+    seed: int
+    rule: Rule | None = None
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came out of a trial.
+
+    Attributes:
+        trial: The trial, with what the objective read and said.
+        score, state, note: See `Outcome`.
+        seconds: Its own seconds, wherever it ran.
+        asked, parts, weighted: What `TrialData` noted.
+    """
+
+    trial: Trial
+    score: float = math.nan
+    state: str = "failed"
+    note: str = ""
+    seconds: float = 0.0
+    asked: Mapping[str, int] = field(default_factory=dict)
+    parts: Mapping[str, float] = field(default_factory=dict)
+    weighted: bool = False
+
+
+class Executor:
+    """Runs trials in this process, one after another.
+
+    Attributes:
+        batch: Trials that are handed over together; what a search does depends on it.
+        elsewhere: Whether trials run in other processes.
+    """
+
+    batch: int = 1
+    elsewhere: bool = False
+
+    def run(self, objective: Objective, full: FullData, data: MakeData, jobs: Sequence[Job]) -> Iterator[Ran]:
+        """Run trials; what came out of them, in their order."""
+        for job in jobs:
+            yield run_job(objective, full, data, job)
+
+
+def run_job(objective: Objective, full: FullData, data: MakeData, job: Job) -> Ran:
+    """Run the objective once; an exception or a value that is no finite number makes a failed trial."""
+    begun = time.perf_counter()
+    given = data(full, job.seed, derive(job.seed, "trial", config_hash(job.config)))
+    trial = Trial(job.config, job.number, job.rule)
+    score, state, note = math.nan, "complete", ""
+    try:
+        with global_streams(given.seed):
+            value = objective(trial, given)
+        score, note = _score(value)
+        state = "failed" if note else "complete"
+    except Exception as error:  # whatever the user's code raises
+        state = "pruned" if is_pruned(error) else "failed"
+        note = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    seconds = time.perf_counter() - begun
+    return Ran(trial, score, state, note, seconds, given.asked, given.parts_scored, given.weighted)
+
+
+def _score(value: Any) -> tuple[float, str]:
+    """What the objective returned as a number, and why it cannot be used."""
+    try:
+        score = float(value)
+    except (TypeError, ValueError):
+        return math.nan, f"the objective returned {str(value)[:60]}, not a number"
+    return (score, "") if math.isfinite(score) else (math.nan, f"the objective returned {score}")

@@ -1,0 +1,72 @@
+"""Full results from before a search, which it need not pay for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from hcdc.core.configs import Config
+from hcdc.core.errors import InputError
+from hcdc.search._distributions import CategoricalDistribution, Distribution, IntDistribution
+from hcdc.search._problem import Outcome
+from hcdc.search._trial import told
+from hcdc.truth import CsvTruth, ListedTruth, StudyTruth
+
+
+def known_results(known: Any, fingerprint: str) -> ListedTruth:
+    """Earlier full results: a list of them, a CSV file or an Optuna study.
+
+    Args:
+        known: The results. A study of an earlier search must be that of its full rung.
+        fingerprint: What the full data is known by.
+    """
+    if isinstance(known, ListedTruth):
+        return known
+    if isinstance(known, (str, os.PathLike)):
+        return CsvTruth(known)
+    if hasattr(known, "trials") and hasattr(known, "directions"):
+        tags = [known.user_attrs.get(key) for key in ("rung", "data")]
+        if tags not in ([None, None], ["full", fingerprint]):
+            raise InputError(
+                f"known is study '{known.study_name}' of rung {tags[0]} on data {tags[1]}; pass the study of "
+                f"rung full on the same data, {fingerprint}"
+            )
+        return StudyTruth(known)
+    raise InputError(
+        f"known is a {type(known).__name__}; pass a CSV file, an Optuna study, a StudyTruth or a CsvTruth"
+    )
+
+
+def known_outcomes(results: ListedTruth, distributions: Mapping[str, Distribution]) -> list[Outcome]:
+    """The results as outcomes of the full rung that cost nothing, marked as known."""
+    found = []
+    for given in results.configs:
+        config = _typed(given, distributions, results.name)
+        parts = {part: results.score(given, part) for part in results.parts if part != "val"}
+        found.append(Outcome(config, results.score(given), 0.0, parts=parts, told={"known": True}))
+    return found
+
+
+def _typed(given: Mapping[str, Any], distributions: Mapping[str, Distribution], name: str) -> Config:
+    """A configuration with values as the objective reads them; empty cells of a file are left out."""
+    config: Config = {}
+    for key, value in given.items():
+        dist = distributions.get(key)
+        if value == "" and not (dist and dist.contains("")):
+            continue
+        config[key] = typed = _value(value, dist)
+        if dist is not None and not dist.contains(typed):
+            raise InputError(f"{name} has {key} = {value!r}, which {told(dist)} does not contain")
+    return config
+
+
+def _value(value: Any, dist: Distribution | None) -> Any:
+    if isinstance(dist, CategoricalDistribution):
+        same = (choice for choice in dist.choices if str(choice) == str(value))
+        return value if dist.contains(value) else next(same, value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return value
+    return int(number) if isinstance(dist, IntDistribution) and number.is_integer() else number

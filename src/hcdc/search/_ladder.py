@@ -1,0 +1,471 @@
+"""The ladder: many candidates on cheap rungs, fewer on each dearer one, the best few trained in full."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hcdc.core.configs import Config
+from hcdc.core.errors import HcdcError, InputError
+from hcdc.core.found import Found, RungReport
+from hcdc.core.progress import Progress
+from hcdc.core.ranks import standard_ranks
+from hcdc.core.records import environment
+from hcdc.core.seeds import derive, numpy_stream
+from hcdc.evaluation.trust import rank_estimate
+from hcdc.search._allocation import Simulation, allocate, thompson
+from hcdc.search._board import Board, Posterior
+from hcdc.search._intervals import mean_interval, slope_is_positive
+from hcdc.search._problem import Outcome, Problem, Rung
+from hcdc.search._sampler import Sampler
+from hcdc.search._store import Store
+
+log = logging.getLogger("hcdc")
+LEVEL = 0.9
+"""Level of intervals."""
+RECENT = 24
+"""Candidates from which a rung's price is measured."""
+FREE = 0.1
+"""Largest share of the budget for a free rung."""
+ASKING = 0.01
+"""Largest share of the budget for the proposals of a sampler in one wave."""
+OVER = 1.05
+"""No candidate is started that is expected to end beyond this share of the budget."""
+LAST = 1.1
+"""The same for the winner's last training, without which there is no score."""
+
+
+@dataclass(frozen=True)
+class LadderSettings:
+    """How a ladder spends its budget.
+
+    Attributes:
+        trial: Share of the budget for rungs below the full training until audits show that they pay.
+        audits: Audit sample of a rung.
+        full_audits: Audit sample of the last rung before the full training.
+        waves: The budget is spent in so many waves; after each the model is fitted again.
+        finalists: The best so many are trained again with a fresh seed; the winner once more for its score.
+        pool: Proposals per wave in an infinite space; a third of them are random.
+        draws: Posterior draws.
+        candidates: At most so many candidates are scored on the lowest paid rung; None means no limit.
+    """
+
+    trial: float = 0.2
+    audits: int = 16
+    full_audits: int = 6
+    waves: int = 6
+    finalists: int = 2
+    pool: int = 400
+    draws: int = 48
+    candidates: int | None = None
+
+
+class Ladder:
+    """One search.
+
+    Args:
+        problem: What is searched.
+        budget: Seconds, everything included.
+        seed: Decides every draw.
+        store: Keeps outcomes and decisions; a store with a finished part continues it.
+        settings: How the budget is spent.
+        known: Full results from before the search, which cost nothing.
+        sampler: Makes two thirds of the proposals in an infinite space; else they are steps from the best.
+        progress: Where progress is reported.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        budget: float,
+        seed: int = 0,
+        store: Store | None = None,
+        settings: LadderSettings | None = None,
+        sampler: Sampler | None = None,
+        known: Sequence[Outcome] = (),
+        progress: Progress | None = None,
+    ):
+        if not budget > 0:
+            raise InputError(f"budget {budget:g} s: a search needs a positive number of seconds")
+        self.problem, self.budget, self.seed = problem, budget, seed
+        self.store, self.settings = store or Store(), settings or LadderSettings()
+        self.board, self.sampler, self.known = Board(problem), sampler, known
+        self.free = [rung.name for rung in problem.rungs if rung.share == 0]
+        self.paid = [rung for rung in problem.rungs if rung.share > 0]
+        self.full = self.paid[-1]
+        self.dropped: dict[str, str] = {}
+        self.spent: dict[str, float] = {rung.name: rung.once for rung in self.paid}
+        self.overhead, self.decisions, self.ticks = 0.0, 0, 0
+        self.audits: dict[str, list[int]] = {rung.name: [] for rung in self.paid}
+        self.curve: list[tuple[float, float]] = []
+        self.repeats: dict[int, dict[int, Outcome]] = {}
+        self._phase = (progress or Progress()).phase("seconds of search", max(1, int(budget)))
+        self._last = time.perf_counter()
+
+    # Accounts
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent so far, everything included."""
+        return sum(self.spent.values()) + self.overhead
+
+    @property
+    def kept(self) -> list[Rung]:
+        """Rungs in use, cheapest first."""
+        return [rung for rung in self.paid if rung.name not in self.dropped]
+
+    def price(self, rung: Rung) -> float:
+        """Seconds per candidate: measured on the latest ones, else from the share of a full training.
+
+        The first ones are slower: code is loaded, and candidates may not fill a batch yet.
+        """
+        if seen := self._recent(rung):
+            return seen
+        for other in reversed(self.paid if rung.share else []):
+            if known := self._recent(other):
+                return known * rung.share / other.share
+        return math.nan
+
+    def _recent(self, rung: Rung) -> float | None:
+        """Mean seconds of the latest candidates on a rung, without the very first if there are others."""
+        seen = [o.seconds for o in self.board.outcomes[rung.name].values() if not o.known]
+        return max(float(np.mean(seen[1:][-RECENT:] or seen)), 1e-9) if seen else None
+
+    def reserve(self) -> float:
+        """Seconds kept for the finalists and the winner's last training: 15 % of the budget at most.
+
+        A budget for less than two full trainings has none to spare; nor has one whose price is not known yet.
+        """
+        price = self.price(self.full)
+        if math.isnan(price) or self.budget < 2 * price:
+            return 0.0
+        return price * max(1, min(self.settings.finalists + 1, int(0.15 * self.budget / price)))
+
+    def _end(self, repeat: int) -> float:
+        """Seconds at which the last candidate must have ended: first scores leave the reserve alone."""
+        if repeat:
+            return self.budget * (LAST if repeat == 2 else OVER)
+        thinking = 4 * self.overhead / max(self.ticks, 1)  # of the decisions that are still to come
+        return OVER * self.budget - thinking - self.reserve()
+
+    def _decide(self) -> np.random.Generator:
+        """The random stream of the next decision."""
+        self.decisions += 1
+        self._tick()
+        return numpy_stream(self.seed, "ladder", self.decisions)
+
+    def _tick(self) -> None:
+        """Count as overhead the seconds since the last call that no rung was running."""
+        self.ticks += 1
+        now = time.perf_counter()
+        self.overhead += self.store.note(f"overhead {self.ticks}", now - self._last)
+        self._last = now
+
+    # Evaluation
+
+    def evaluate(self, rung: Rung, indices: Sequence[int], repeat: int = 0) -> list[Outcome]:
+        """Score candidates on a rung, or take what the store has; stop before the budget would be overrun."""
+        found: list[Outcome] = []
+        self._tick()
+        while len(found) < len(indices):
+            some = indices[len(found) : len(found) + rung.batch]
+            if not math.isnan(price := self.price(rung)):
+                some = some[: max(0, int((self._end(repeat) - self.seconds) / price))]
+            if not len(some) or (repeat == 0 and rung is self.kept[0] and self._enough(rung)):
+                break
+            configs = [self.board.configs[i] for i in some]
+            known = [self.store.outcome(rung.name, repeat, config) for config in configs]
+            missing = [config for config, outcome in zip(configs, known) if outcome is None]
+            fresh = rung.run(missing, derive(self.seed, "search", rung.name, repeat))
+            for outcome in known:
+                if outcome is None:
+                    begun = time.perf_counter()
+                    outcome = next(fresh)
+                    self._last += time.perf_counter() - begun
+                    self.store.tell(rung.name, repeat, outcome)
+                self._account(rung, repeat, outcome)
+                found.append(outcome)
+        return found
+
+    def _enough(self, rung: Rung) -> bool:
+        most = self.settings.candidates
+        return most is not None and len(self.board.outcomes[rung.name]) >= most
+
+    def _account(self, rung: Rung, repeat: int, outcome: Outcome) -> None:
+        self.spent[rung.name] = self.spent.get(rung.name, 0.0) + outcome.seconds
+        self.problem.tell(rung, outcome)
+        if repeat == 0:
+            self.board.tell(rung.name, [outcome])
+            self._check_failures(rung)
+        if rung is self.full and outcome.complete and repeat == 0:
+            best = max([outcome.score, *(score for _, score in self.curve[-1:])])
+            self.curve.append((self.seconds, best))
+        self._show()
+
+    def _show(self) -> None:
+        """Report how many candidates each rung has, and the best full score so far."""
+        counts = [f"{rung.name} {len(self.board.outcomes[rung.name])}" for rung in self.paid]
+        best = f"best {self.curve[-1][1]:.4f}" if self.curve else "no full score yet"
+        self._phase.step(min(int(self.seconds), self._phase.total - 1), f"{', '.join(counts)}, {best}")
+
+    def _check_failures(self, rung: Rung) -> None:
+        """Stop if nothing ever worked."""
+        outcomes = list(self.board.outcomes[rung.name].values())
+        if len(outcomes) == 5 and not any(o.complete for o in outcomes):
+            raise HcdcError(
+                f"the first five candidates all failed on rung '{rung.name}': {outcomes[-1].note}"
+            )
+
+    # The climb
+
+    def climb(self) -> Found:
+        """Spend the budget; what was found."""
+        self.store.open({**self.problem.spec(), "seed": self.seed}, self.problem.distributions)
+        everything = self.problem.candidates()
+        if everything is not None:
+            self.board.add(everything)
+        self.board.tell(self.full.name, self.known)
+        if self.known:
+            self.curve.append((self.seconds, max(outcome.score for outcome in self.known)))
+        self._free_rungs()
+        self._pilot()
+        for wave in range(self.settings.waves, 0, -1):
+            if not self._wave(wave):
+                break
+        self._confirm()
+        return self._found()
+
+    def _free_rungs(self) -> None:
+        """Score all candidates on the free rungs that the budget allows."""
+        for rung in [rung for rung in self.problem.rungs if rung.name in self.free]:
+            everything = range(len(self.board.configs))
+            self.evaluate(rung, everything[: 2 * rung.batch])
+            needed = self.price(rung) * len(everything)
+            if not len(everything) or needed > FREE * self.budget:
+                reason = (
+                    f"all candidates would take {needed:,.0f} s" if len(everything) else "endless candidates"
+                )
+                self.free.remove(rung.name)
+                self.dropped[rung.name] = f"too dear: {reason}"
+            else:
+                self.evaluate(rung, everything[2 * rung.batch :])
+
+    def _pool(self, rng: np.random.Generator) -> None:
+        """New proposals: a third at random, the others from the sampler or close to the best so far."""
+        if self.problem.candidates() is not None:
+            return
+        count = self.settings.pool
+        self.board.add(self.problem.propose(count - 2 * count // 3, rng))
+        if self.sampler is not None:
+            self.board.add(self._sampled(self.sampler, 2 * count // 3))
+        elif best := self._leaders(8):
+            near = [self.board.configs[i] for i in best]
+            self.board.add(self.problem.propose(2 * count // 3, rng, near))
+
+    def _sampled(self, sampler: Sampler, count: int) -> list[Config]:
+        """Proposals of a sampler that learns from the rung with most candidates."""
+        key = f"proposals {self.decisions}"
+        found = self.store.noted(key)
+        if found is None:
+            rung = max(self.kept, key=lambda rung: len(self.board.outcomes[rung.name])).name
+            given = self.problem.distributions, count, ASKING * self.budget
+            found = sampler.propose(rung, list(self.board.outcomes[rung].values()), *given)
+        return [self.problem.candidate(params) for params in self.store.note(key, found)]
+
+    def _leaders(self, count: int) -> list[int]:
+        """The best candidates on the dearest rung that has scored ``count`` of them, best first."""
+        for rung in reversed(self.kept):
+            scores = self.board.scores(rung.name)
+            seen = np.flatnonzero(np.isfinite(scores))
+            if len(seen) >= count or (len(seen) and rung is self.kept[0]):
+                return [int(i) for i in seen[np.argsort(-scores[seen], kind="stable")][:count]]
+        return []
+
+    def _pilot(self) -> None:
+        """Score a uniform sample on every rung: the audit samples, and the first data of the model."""
+        rng = self._decide()
+        if self.problem.candidates() is None:
+            self.board.add(self.problem.propose(self.settings.pool, rng))
+        order = [int(i) for i in rng.permutation(len(self.board.configs))]
+        known = [i for i in order if i in self.board.outcomes[self.full.name]]
+        sample = [i for i in order if i not in self.board.outcomes[self.full.name]][: self.settings.audits]
+        for number in (0, 1):
+            self.evaluate(self.paid[0], sample[number : number + 1])
+        for below, rung in zip([None, *self.paid], self.paid):
+            sample = sample[: self._audit_size(rung)]
+            if below is not None:
+                self.audits[below.name] = self.store.note(f"audit {below.name}", sample)
+            self.evaluate(rung, [i for i in sample if i not in self.board.outcomes[rung.name]])
+        for rung in self.paid[:-1]:  # on cheaper rungs, what is known in full teaches the model
+            self.evaluate(rung, known[: self._audit_size(rung)])
+
+    def _audit_size(self, rung: Rung) -> int:
+        """Size of the uniform sample on a rung: as many as a small part of the budget pays for."""
+        price, most = self.price(rung), self.settings.audits
+        if rung is not self.full:
+            return max(2, min(most, int(0.05 * self.budget / price)))
+        affordable = int((self._end(0) - self.seconds) / price)
+        return min(
+            max(2, min(self.settings.full_audits, int(0.12 * self.budget / price))), max(affordable, 0)
+        )
+
+    def agreement(self, rung: Rung) -> tuple[float, tuple[float, float], int]:
+        """Spearman with the next rung on the audit sample, its 90 % interval, and the size of the sample."""
+        kept = self.kept
+        above = kept[kept.index(rung) + 1].name
+        pairs = [
+            (self.board.outcomes[rung.name][i].score, self.board.outcomes[above][i].score)
+            for i in self.audits[rung.name]
+            if i in self.board.outcomes[rung.name] and i in self.board.outcomes[above]
+            and self.board.outcomes[rung.name][i].complete and self.board.outcomes[above][i].complete
+        ]  # fmt: skip
+        found = rank_estimate(*np.array(pairs).reshape(-1, 2).T)
+        return found.rho, found.interval(LEVEL), len(pairs)
+
+    def pays(self, rung: Rung) -> bool:
+        """Whether a higher score here means a higher one on the next rung.
+
+        Either the audit interval lies above zero, or the slope of all pairs does. Candidates were promoted by
+        what is known of them, which does not bias a slope as it biases a correlation.
+        """
+        kept = self.kept
+        low, high = (self.board.scores(r.name) for r in (rung, kept[kept.index(rung) + 1]))
+        both = np.isfinite(low) & np.isfinite(high)
+        return self.agreement(rung)[1][0] > 0 or slope_is_positive(low[both], high[both])
+
+    def _limits(self) -> dict[str, float]:
+        """The most seconds each rung may still take; unproven rungs share the trial part of the budget."""
+        unproven = [rung.name for rung in self.kept[:-1] if not self.pays(rung)]
+        left = self.settings.trial * self.budget - sum(self.spent[name] for name in unproven)
+        limits = {rung.name: math.inf for rung in self.kept}
+        return limits | {name: max(0.0, left / len(unproven)) for name in unproven}
+
+    def _wave(self, waves: int) -> bool:
+        """Plan with the budget that is left and carry out one part of it; False if nothing more fits."""
+        if any(len(self.board.outcomes[rung.name]) < 2 for rung in self.kept):
+            return False
+        rng = self._decide()
+        self._pool(rng)
+        left = self.budget - self.seconds - self.reserve()
+        prices = {rung.name: self.price(rung) for rung in self.kept}
+        names = [rung.name for rung in self.kept]
+        posterior = Posterior(self.board, names, self.free, self.settings.draws, rng)
+        simulation = Simulation(self.board, posterior, names)
+        plan = allocate(simulation, names, prices, left, self._limits())
+        if plan is None:
+            return False
+        log.info("plan: %s, expected best %.4g", plan.sizes, plan.value)
+        self._drop(plan.sizes, waves)
+        for position, rung in enumerate(self.kept):
+            size = math.ceil(plan.sizes[rung.name] / waves)
+            if position:
+                rng = self._decide()
+                posterior = Posterior(self.board, names, self.free, self.settings.draws, rng)
+            scored = {*self.board.outcomes[rung.name], *self.board.outcomes[self.full.name]}
+            base = (
+                range(len(self.board.configs))
+                if position == 0
+                else self.board.scored(self.kept[position - 1].name)
+            )
+            eligible = np.array([i for i in base if i not in scored], np.int64)
+            self.evaluate(rung, thompson(posterior.full, eligible, size))
+        return True
+
+    def _drop(self, sizes: Mapping[str, int], waves: int) -> None:
+        """Drop rungs that the best plan does not use."""
+        if waves == self.settings.waves:
+            return
+        for rung in self.kept[:-1]:
+            if sizes[rung.name] == 0 and not self.pays(rung):
+                self.dropped[rung.name] = "did not earn its seconds"
+
+    # The end
+
+    def _confirm(self) -> None:
+        """Train the finalists again with a fresh seed, then the winner once more.
+
+        The finalists' first scores were chosen for being high, and the winner's second one too. Only its last
+        score chose nothing: it is the one to report.
+        """
+        outcomes = self.board.outcomes[self.full.name]
+        seen = [i for i in sorted(outcomes) if outcomes[i].complete]
+        seen.sort(key=lambda i: -outcomes[i].score)
+        for i in seen[: self.settings.finalists]:
+            if self.seconds + self.price(self.full) * 2 <= OVER * self.budget:
+                self._again(i, 1)
+        if seen:
+            self._again(self._winner(), 2)
+
+    def _again(self, index: int, repeat: int) -> None:
+        self._decide()
+        for outcome in self.evaluate(self.full, [index], repeat):
+            if outcome.complete:
+                self.repeats.setdefault(index, {})[repeat] = outcome
+
+    def _winner(self) -> int:
+        """The candidate with the best mean of its first and second full score."""
+        outcomes = self.board.outcomes[self.full.name]
+        second = {i: some[1].score for i, some in self.repeats.items() if 1 in some}
+        if second:
+            return max(second, key=lambda i: outcomes[i].score + second[i])
+        return max((i for i in outcomes if outcomes[i].complete), key=lambda i: outcomes[i].score)
+
+    def _found(self) -> Found:
+        outcomes, warnings = self.board.outcomes[self.full.name], []
+        if any(outcome.complete for outcome in outcomes.values()):
+            best: int | None = self._winner()
+        else:
+            best = next(iter(self._leaders(1)), None)
+            warnings.append("the budget did not allow one full training; this is the best on a cheaper rung")
+        last = self.repeats.get(best, {}).get(2) if best is not None else None
+        if last is None:
+            warnings.append("the budget left no room to train the winner again, so it has no fresh score")
+        runs = {i: [outcomes[i].score, *(o.score for o in some.values())] for i, some in self.repeats.items()}
+        noise = [a - b for some in runs.values() for a, b in itertools.pairwise(some)]
+        return Found(
+            best=None if best is None else self.board.configs[best],
+            score=None if last is None else last.score,
+            interval=(None, None) if last is None else mean_interval(last.score, noise),
+            parts={} if last is None else dict(last.parts),
+            finalists=[{"config": self.board.configs[i], "scores": some} for i, some in runs.items()],
+            seconds=self.seconds,
+            budget=self.budget,
+            full_trainings=sum(not o.known for o in outcomes.values()) + sum(map(len, self.repeats.values())),
+            rungs=[self._report(rung) for rung in self.problem.rungs],
+            curve=self.curve,
+            warnings=warnings,
+            spec=self.problem.spec(),
+            environment=environment(),
+        )
+
+    def _report(self, rung: Rung) -> RungReport:
+        outcomes = self.board.outcomes[rung.name]
+        report = RungReport(
+            name=rung.name,
+            candidates=sum(not o.known for o in outcomes.values()),
+            failed=sum(not o.complete for o in outcomes.values()),
+            seconds=self.spent.get(rung.name, 0.0),
+            price=self.price(rung) if outcomes else None,
+            note=self.dropped.get(rung.name, ""),
+        )
+        if rung.name in self.free:
+            return self._free_report(rung, report)
+        if rung not in self.kept[:-1]:
+            return report
+        rho, interval, count = self.agreement(rung)
+        return replace(report, audits=count, spearman=rho, interval=interval, pays=self.pays(rung))
+
+    def _free_report(self, rung: Rung, report: RungReport) -> RungReport:
+        """A free rung against the first paid one: the sum of the ranks of its figures on the audit sample."""
+        sample = [i for i in self.audits[self.paid[0].name] if i in self.board.outcomes[self.paid[0].name]]
+        outcomes = [self.board.outcomes[rung.name][i] for i in sample]
+        figures = np.array([[o.score, *o.values.values()] for o in outcomes]).reshape(len(sample), -1)
+        ranks = np.sum([standard_ranks(column) for column in figures.T], 0)
+        found = rank_estimate(ranks, self.board.scores(self.paid[0].name)[sample])
+        return replace(report, audits=len(sample), spearman=found.rho, interval=found.interval(LEVEL))

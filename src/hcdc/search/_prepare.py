@@ -1,0 +1,90 @@
+"""From what a user passes to a problem that a ladder can climb."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from hcdc.core.errors import InputError
+from hcdc.datasets import CondensedDataset, FullData
+from hcdc.evaluation import task_of
+from hcdc.search._executor import Executor, Objective
+from hcdc.search._objective import ObjectiveProblem
+from hcdc.search._task_problem import TaskProblem
+from hcdc.spaces import Space
+from hcdc.tasks import Task
+from hcdc.truth import Truth, check_truth
+
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_budget(budget: str | float) -> float:
+    """A budget in seconds.
+
+    Args:
+        budget: A number of seconds, or a text such as ``"90s"``, ``"30m"``, ``"2h"`` or ``"1.5h"``.
+
+    Example:
+        >>> from hcdc.search import parse_budget
+        >>> parse_budget("30m"), parse_budget("1.5h"), parse_budget(20)
+        (1800.0, 5400.0, 20.0)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([smhd]?)\s*", str(budget).lower())
+    seconds = float(found[1]) * UNITS[found[2]] if found and not isinstance(budget, bool) else math.nan
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise InputError(
+            f"budget {budget!r}: give a positive number of seconds, or a text such as 90s, 30m or 2h"
+        )
+    return seconds
+
+
+def prepare(
+    subject: Objective | Task,
+    over: FullData | Space,
+    copies: Sequence[CondensedDataset | str | os.PathLike[str]] = (),
+    rungs: Sequence[str] | None = None,
+    truth: Truth | None = None,
+    device: torch.device | str = "cpu",
+    seed: int = 0,
+    executor: Executor | None = None,
+    pruner: Any = None,
+) -> TaskProblem | ObjectiveProblem:
+    """The problem of a task on a space, or of an objective on its full data; arguments as in `search`."""
+    if not isinstance(over, Space):
+        if truth is not None:
+            raise InputError(
+                "truth: a table has results of a task's networks; leave it out with an objective"
+            )
+        return ObjectiveProblem(_objective(subject), over, copies, rungs, executor, pruner)
+    task: Any = subject
+    if not isinstance(task, Task):
+        raise InputError(f"the space belongs to a task, and {type(task).__name__} is none; pass an hcdc.Task")
+    if pruner is not None or (executor is not None and executor.elsewhere):
+        raise InputError("pruner and backend are for an objective of your own; leave them out with a task")
+    if truth is not None:
+        check_truth(truth, task)
+    loaded = [loaded_copy(copy) for copy in copies]
+    for small in loaded:
+        task_of(small, task)
+    own = rungs is not None or bool(copies) or truth is not None
+    if rungs is None and truth is not None:
+        rungs = [f"short:{length}" for length in sorted(truth.fidelities)]
+    names = ("short:0.1",) if rungs is None else [name for name in rungs if name != "full"]
+    return TaskProblem(task, over, names, loaded, truth, device=device, seed=seed, make_copy=not own)
+
+
+def loaded_copy(copy: CondensedDataset | str | os.PathLike[str]) -> CondensedDataset:
+    """A condensed data set, or the file that holds it."""
+    return copy if isinstance(copy, CondensedDataset) else CondensedDataset.load(copy)
+
+
+def _objective(subject: Any) -> Objective:
+    if isinstance(subject, Task):
+        raise InputError("the space is missing: pass what to search, e.g. hcdc.spaces.PolynomialFilter()")
+    found: Objective = subject
+    return found

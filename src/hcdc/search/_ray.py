@@ -1,0 +1,100 @@
+"""Trials on a Ray cluster: asked for in batches of fixed size, told in order."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hcdc.core.errors import HcdcError, InputError, require
+from hcdc.datasets import FullData
+from hcdc.search._executor import Executor, Job, MakeData, Objective, Ran, run_job
+from hcdc.search._trial import Trial
+
+RETRIES = 3
+"""A trial whose worker dies is run so many times again."""
+
+
+class RayExecutor(Executor):
+    """Runs each trial as a task of a Ray cluster.
+
+    The driver hands over ``batch`` trials, waits for all of them and hears of them in order. What a search
+    does follows from that number, never from the number of workers. Seconds are each trial's own, so a
+    budget means the same work as in one process, and several workers spend it in less time. A trial whose
+    worker dies runs again. The data is sent once per search; arrays arrive read-only. Nodes need this
+    package. An objective in the script that is run travels with the search; modules are looked for in the
+    folders where this process finds them, so nodes must share these or have the modules installed. If Ray was
+    started before (``ray.init``), its own settings hold.
+
+    Args:
+        address: Address of the cluster; None takes the one that is running, else starts one on this machine.
+        batch: Trials handed over together.
+        cpus: Processors per trial.
+        gpus: Accelerators per trial; None takes one if the cluster has any.
+    """
+
+    elsewhere = True
+
+    def __init__(
+        self, address: str | None = None, batch: int = 8, cpus: float = 1, gpus: float | None = None
+    ):
+        self._ray: Any = require("ray", "ray")
+        self.batch = batch
+        if not self._ray.is_initialized():
+            try:
+                self._ray.init(
+                    address=address,
+                    log_to_driver=False,
+                    logging_level="warning",
+                    runtime_env={"env_vars": {"PYTHONPATH": folders()}},
+                )
+            except ConnectionError as error:
+                raise HcdcError(f"no Ray cluster at address {address!r}: {error}") from error
+        if gpus is None:
+            gpus = 1 if self._ray.cluster_resources().get("GPU") else 0
+        self._task = self._ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)(run_job)
+        self._sent: dict[int, tuple[Any, Any]] = {}
+
+    def _put(self, value: Any) -> Any:
+        """Send an object to the cluster, once."""
+        if id(value) not in self._sent:
+            self._sent[id(value)] = value, self._ray.put(value)  # kept, so that its id stays its own
+        return self._sent[id(value)][1]
+
+    def run(self, objective: Objective, full: FullData, data: MakeData, jobs: Sequence[Job]) -> Iterator[Ran]:
+        sent = [self._put(value) for value in (objective, full, data)]
+        running = [self._task.remote(*sent, job) for job in jobs]
+        for job, task in zip(jobs, running):
+            yield self._result(job, task)
+
+    def _result(self, job: Job, task: Any) -> Ran:
+        errors = self._ray.exceptions
+        try:
+            found: Ran = self._ray.get(task)
+        except (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError) as error:
+            return Ran(Trial(job.config, job.number), note=f"{type(error).__name__}: its worker died")
+        except errors.RayError as error:  # not the objective's own, which is caught where it runs
+            last = str(error).strip().splitlines()[-1]
+            raise HcdcError(
+                f"a Ray worker cannot run the objective ({last}); its modules must be found on every node"
+            ) from error
+        return found
+
+
+def folders() -> str:
+    """Where this process finds the user's own modules, before what a node has in its PYTHONPATH."""
+    found = [path for path in (os.getcwd(), *sys.path) if path and not path.startswith(sys.base_prefix)]
+    own = [path for path in found if not path.startswith(sys.prefix)]
+    return os.pathsep.join([*dict.fromkeys(own), "${PYTHONPATH}"])
+
+
+def executor_of(backend: str | Executor | None, address: str | None) -> Executor:
+    """The executor that ``backend`` names."""
+    if backend == "ray":
+        return RayExecutor(address)
+    if address is not None:
+        raise InputError(f"address {address!r} is that of a Ray cluster; add backend='ray'")
+    if backend is None or isinstance(backend, Executor):
+        return backend or Executor()
+    raise InputError(f"backend {backend!r} is not known; choose 'ray' or leave it out")

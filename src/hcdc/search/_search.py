@@ -1,0 +1,114 @@
+"""`hcdc.search`: spend a budget on an objective, a task or a copy; return the best configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from hcdc.core.errors import InputError
+from hcdc.core.found import Found
+from hcdc.core.progress import Progress
+from hcdc.datasets import CondensedDataset, FullData
+from hcdc.search._copy_alone import search_copy
+from hcdc.search._executor import Executor, Objective
+from hcdc.search._known import known_outcomes, known_results
+from hcdc.search._ladder import Ladder, LadderSettings
+from hcdc.search._prepare import loaded_copy, parse_budget, prepare
+from hcdc.search._ray import executor_of
+from hcdc.search._sampler import Sampler
+from hcdc.search._store import Store, open_store
+from hcdc.spaces import Space
+from hcdc.tasks import Task
+from hcdc.truth import Truth
+
+
+def search(
+    subject: Objective | Task | CondensedDataset | str | os.PathLike[str],
+    over: FullData | Space | None = None,
+    *,
+    budget: str | float = "30m",
+    seed: int = 0,
+    storage: str | os.PathLike[str] | None = None,
+    copies: Sequence[CondensedDataset | str | os.PathLike[str]] = (),
+    rungs: Sequence[str] | None = None,
+    trials: int | None = None,
+    truth: Truth | None = None,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+    sampler: Any = None,
+    pruner: Any = None,
+    known: Any = None,
+    backend: str | Executor | None = None,
+    address: str | None = None,
+) -> Found:
+    """Find the best configuration within a budget.
+
+    Many configurations are tried on a small part of the data, fewer in a short training, the best in full.
+    Audits measure how far each of these agrees with the next, and a stand-in that does not help is dropped.
+    The winners are trained again with fresh seeds, and only those scores are reported.
+
+    Args:
+        subject: What is searched. ``objective(trial, data)`` reads its parameters with
+            ``trial.suggest_float`` and its kin (as in Optuna, which is not needed), trains on ``data.train``
+            and returns ``data.score(outputs)`` or a number of its own, higher is better; ``data.epochs(n)``
+            or ``data.steps(n)`` says how long. Or a task. Or a condensed data set or its file, which is then
+            searched alone: the best configuration by the copy, without a full score.
+        over: The full data of an objective, or the search space of a task; nothing for a copy.
+        budget: Seconds, or a text such as ``"90s"``, ``"30m"`` or ``"2h"``; at most a tenth more is used.
+        seed: Decides every draw.
+        storage: File that keeps finished trials; the same call continues a search that was stopped. A new
+            file is an Optuna journal if Optuna is installed and its name does not end in ``.jsonl``.
+        copies: Condensed data sets, or their files, to try as stand-ins. For a task without copies, rungs and
+            truth, a copy of random training examples and real validation examples is tried if it costs at
+            most 1/20 of a full training, and making it 5 % of the budget.
+        rungs: Stand-ins to use, cheapest first, e.g. ``["subset:0.05", "short:3"]``; see `ObjectiveProblem`
+            and `TaskProblem`.
+        trials: At most so many configurations on the cheapest stand-in; by default the budget decides. On a
+            copy alone 200 by default.
+        truth: Full-data results of a task, used instead of training; the budget is then counted in the
+            table's own seconds.
+        device: Where the candidates of a task are trained.
+        progress: Where progress is reported.
+        sampler: ``"tpe"`` or an Optuna sampler that makes two thirds of the proposals; by default they are
+            steps from the best so far. A third is always random.
+        pruner: An Optuna pruner for full trainings that report scores; by default the median rule.
+        known: Earlier full results, which are then free: a CSV file with one column per parameter and ``val``
+            (higher is better), or a finished Optuna study; see `CsvTruth` and `StudyTruth`.
+        backend: ``"ray"`` runs the trials of an objective on a Ray cluster, see `RayExecutor`.
+        address: Address of the cluster; by default the one that is running, else one on this machine.
+
+    Returns:
+        What was found; ``best`` holds the parameters.
+    """
+    seconds = parse_budget(budget)
+    if trials is not None and trials < 2:
+        raise InputError(f"trials {trials}: at least 2 configurations are needed to choose from")
+    if over is None and not isinstance(subject, (CondensedDataset, str, os.PathLike)):
+        raise InputError(
+            f"{type(subject).__name__} alone cannot be searched: pass a task and its space, an objective and "
+            "its hcdc.FullData, or a condensed data set"
+        )
+    asked = None if sampler is None else Sampler(sampler, seed)
+    executor = executor_of(backend, address)
+    store = Store() if storage is None else open_store(storage)
+    if over is None:
+        small = loaded_copy(subject)  # type: ignore[arg-type]
+        return search_copy(small, trials or 200, seconds, seed, store, device, progress)
+    problem = prepare(subject, over, copies, rungs, truth, device, seed, executor, pruner)  # type: ignore[arg-type]
+    earlier = None if known is None else known_results(known, problem.fingerprint)
+    store.open({**problem.spec(), "seed": seed, "known": earlier and earlier.spec()}, problem.distributions)
+    problem.scout(store, seed, seconds)
+    outcomes = known_outcomes(earlier, problem.distributions) if earlier else []
+    settings = LadderSettings(candidates=trials)
+    found = Ladder(problem, seconds, seed, store, settings, asked, outcomes, progress).climb()
+    return dataclasses.replace(
+        found,
+        best=None if found.best is None else problem.params(found.best),
+        finalists=[{**some, "config": problem.params(some["config"])} for some in found.finalists],
+        warnings=[*found.warnings, *problem.warnings],
+        open_studies=store.studies,
+    )

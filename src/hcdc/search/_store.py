@@ -1,0 +1,171 @@
+"""Where a search keeps what it has done, so that the same command continues it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hcdc.core import records
+from hcdc.core.configs import Config, config_hash
+from hcdc.core.errors import HcdcError, InputError
+from hcdc.search._distributions import Distribution
+from hcdc.search._problem import Outcome
+
+OPTUNA_SUFFIXES = (".log", ".journal")
+
+
+class Store:
+    """Outcomes and decisions of one search, in memory."""
+
+    def __init__(self) -> None:
+        self._outcomes: dict[tuple[str, int, str], Outcome] = {}
+        self._notes: dict[str, Any] = {}
+        self._distributions: Mapping[str, Distribution] = {}
+        self._data: Mapping[str, str] = {}
+
+    def outcome(self, rung: str, repeat: int, config: Config) -> Outcome | None:
+        """The outcome of a candidate on a rung, if it is known."""
+        return self._outcomes.get((rung, repeat, config_hash(config)))
+
+    def tell(self, rung: str, repeat: int, outcome: Outcome) -> None:
+        """Keep an outcome."""
+        self._outcomes[rung, repeat, config_hash(outcome.config)] = outcome
+
+    def noted(self, key: str) -> Any:
+        """The decision that was kept under a key, else None."""
+        return self._notes.get(key)
+
+    def note(self, key: str, value: Any) -> Any:
+        """Keep a decision under a key; if the key is known, return what was kept instead."""
+        return self._notes.setdefault(key, value)
+
+    def open(self, spec: Mapping[str, Any], distributions: Mapping[str, Distribution] | None = None) -> None:
+        """Refuse to continue the search of another problem.
+
+        Args:
+            spec: What is searched.
+            distributions: Distributions of its parameters, as far as they are known.
+        """
+        self._distributions, self._data = distributions or {}, fingerprints(spec)
+        kept = self.note("problem", records.jsonable(spec))
+        for key, value in records.jsonable(spec).items():
+            if kept.get(key) != value:
+                raise InputError(
+                    f"the storage holds a search with {key} = {kept.get(key)}, this one has {value}; "
+                    "name another storage"
+                )
+
+    def studies(self) -> dict[str, Any]:
+        """The outcomes as Optuna studies by rung, see `Studies`; needs Optuna."""
+        from hcdc.search._optuna import Studies
+
+        made = Studies(None, self._distributions)
+        made.data = self._data
+        for (rung, repeat, _), outcome in self._outcomes.items():
+            made.add(rung, repeat, outcome)
+        return made.by_rung
+
+
+def fingerprints(spec: Mapping[str, Any]) -> dict[str, str]:
+    """The fingerprint of the full data under ``""``, and those of copies under the names of their rungs."""
+
+    def text(value: Any) -> str:
+        plain = json.dumps(records.jsonable(value), sort_keys=True)
+        return value if isinstance(value, str) else hashlib.sha256(plain.encode()).hexdigest()[:32]
+
+    copies = spec.get("copies")
+    named = copies if isinstance(copies, Mapping) else {}
+    return {"": text(spec.get("data", "")), **{rung: text(copy) for rung, copy in named.items()}}
+
+
+def open_store(path: str | os.PathLike[str]) -> Store:
+    """The store in a file, of the kind that its content shows.
+
+    A new file is an Optuna journal where Optuna is installed, unless its name ends in ``.jsonl``; without
+    Optuna it holds JSON lines, unless its name ends in ``.log`` or ``.journal``.
+    """
+    name = os.fspath(path)
+    if "://" in name:
+        raise InputError(f"storage '{name}' is an address; name a file, e.g. search.log")
+    from hcdc.search._optuna_store import OptunaStore
+
+    first = b""
+    if os.path.isfile(name):
+        with open(name, "rb") as handle:
+            first = handle.readline()
+    if holds(first, "op_code") or name.endswith(OPTUNA_SUFFIXES):
+        return OptunaStore(path)
+    installed = importlib.util.find_spec("optuna") is not None
+    lines = holds(first, "event") or name.endswith(".jsonl") or not installed
+    return LineStore(path) if lines else OptunaStore(path)
+
+
+def holds(line: bytes, key: str) -> bool:
+    """Whether a line of a file is a JSON object with a key."""
+    try:
+        found = json.loads(line)
+    except ValueError:  # not JSON, or not UTF-8
+        return False
+    return isinstance(found, dict) and key in found
+
+
+class LineStore(Store):
+    """A store in a file of JSON lines, each on disk before the search goes on.
+
+    Args:
+        path: The file; created if absent.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        super().__init__()
+        self.path = os.fspath(path)
+        if not os.path.exists(self.path):
+            return
+        for line in records.read(self.path):
+            if line.get("event") == "outcome":
+                score = float("nan") if line["score"] is None else line["score"]
+                outcome = Outcome(
+                    line["config"],
+                    score,
+                    line["seconds"],
+                    line["state"],
+                    line["values"],
+                    line["note"],
+                    line["parts"],
+                    line["told"],
+                )
+                super().tell(line["rung"], line["repeat"], outcome)
+            elif line.get("event") == "note":
+                super().note(line["key"], line["value"])
+            else:
+                raise InputError(f"'{self.path}' is not a search storage; name another file")
+
+    def tell(self, rung: str, repeat: int, outcome: Outcome) -> None:
+        super().tell(rung, repeat, outcome)
+        self._append({"event": "outcome", "rung": rung, "repeat": repeat, **vars(outcome)})
+
+    def note(self, key: str, value: Any) -> Any:
+        if key not in self._notes:
+            self._append({"event": "note", "key": key, "value": value})
+        return super().note(key, value)
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        with written(self.path):
+            records.append(self.path, line)
+
+
+@contextlib.contextmanager
+def written(path: str) -> Iterator[None]:
+    """Turn an error of the file system into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise HcdcError(
+            f"the storage '{path}' cannot be written ({error.strerror or error}); finished trials "
+            "are kept, and the same call continues"
+        ) from error

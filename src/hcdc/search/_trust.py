@@ -1,0 +1,171 @@
+"""`hcdc.trust`: how far to believe the ranking of a stand-in, from a few full trainings."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from hcdc.core.configs import Config
+from hcdc.core.errors import InputError
+from hcdc.core.progress import Progress, usual_progress
+from hcdc.core.recipe import Recipe
+from hcdc.core.seeds import derive, numpy_stream
+from hcdc.core.trusted import Trust
+from hcdc.datasets import CondensedDataset, FullData
+from hcdc.evaluation import checked_judges, task_of
+from hcdc.evaluation.trust import agreement, columns, dimension_agreement
+from hcdc.search._executor import Objective
+from hcdc.search._objective import ObjectiveProblem
+from hcdc.search._prepare import loaded_copy
+from hcdc.search._problem import Array
+from hcdc.search._store import Store
+from hcdc.search._task_problem import TaskProblem
+from hcdc.spaces import Space, from_spec
+from hcdc.truth import TrainedTruth, Truth, check_truth, full_scores
+
+PER_PROBE = 5
+"""Candidates scored on the stand-in per probe; they describe its ranking."""
+
+
+def trust(
+    subject: Objective | CondensedDataset | str | os.PathLike[str],
+    full: FullData | None = None,
+    *,
+    rung: str | CondensedDataset | os.PathLike[str] = "subset:0.1",
+    probes: int = 12,
+    seed: int = 0,
+    truth: Truth | None = None,
+    device: torch.device | str = "cpu",
+    cache: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Trust:
+    """Measure how far the ranking of a stand-in agrees with full trainings.
+
+    Five candidates per probe are scored on the stand-in; the probes are drawn uniformly from them and trained
+    in full.
+
+    Args:
+        subject: A condensed data set or its file; or an ``objective(trial, data)``, with its full data.
+        full: The full data of an objective.
+        rung: The stand-in of an objective: ``"subset:0.1"``, ``"short:0.25"``, ``"short:3"`` or a condensed
+            data set.
+        probes: Full trainings; 12 or more are needed for "trust".
+        seed: Draws candidates and probes.
+        truth: Full-data results for a copy, used instead of training.
+        device: Where the candidates of a copy are trained.
+        cache: Folder for full-data results of a copy, see `hcdc.evaluate`.
+        progress: Where progress is reported.
+
+    Returns:
+        Agreement overall, among survivors and per dimension, with intervals and a verdict.
+    """
+    if probes < 4:
+        raise InputError(
+            f"probes {probes}: at least 4 are needed for an interval, and 12 to trust a stand-in"
+        )
+    progress = progress or usual_progress()
+    if full is None:
+        if not isinstance(subject, (CondensedDataset, str, os.PathLike)):
+            raise InputError("full is missing: pass hcdc.FullData(train, val) with an objective")
+        return _of_copy(loaded_copy(subject), probes, seed, truth, device, cache, progress)
+    if isinstance(subject, (CondensedDataset, str, os.PathLike)):
+        raise InputError("full belongs to an objective; leave it out for a condensed data set")
+    return _of_objective(subject, full, rung, probes, seed, progress)
+
+
+def _of_copy(
+    small: CondensedDataset,
+    probes: int,
+    seed: int,
+    truth: Truth | None,
+    device: torch.device | str,
+    cache: str | os.PathLike[str] | None,
+    progress: Progress,
+) -> Trust:
+    task, space = task_of(small).to(device), from_spec(small.meta["space"])
+    if truth is not None:
+        check_truth(truth, task)
+    configs, _ = checked_judges(small, task, PER_PROBE * probes, seed)
+    picks = _picks(len(configs), probes, seed)
+    rung = TaskProblem(task, space, (), [small], device=device, seed=seed).rungs[0]
+    phase, scores = progress.phase("candidates on the copy", len(configs)), []
+    for begin in range(0, len(configs), rung.batch):
+        some = rung.run(configs[begin : begin + rung.batch], derive(seed, "trust"))
+        scores += [outcome.score for outcome in some]
+        phase.step(len(scores))
+    source = truth or TrainedTruth(
+        task, space, Recipe.from_dict(small.meta["full_recipe"]), device=device, cache=cache,
+        progress=progress, fingerprint=str(small.meta["data"].get("fingerprint")),
+    )  # fmt: skip
+    known = full_scores(source.results([configs[i] for i in picks]), "val")
+    return _judged(np.array(scores), picks, np.array(known), described(configs, space), seed)
+
+
+def _of_objective(
+    objective: Objective,
+    full: FullData,
+    rung: str | CondensedDataset | os.PathLike[str],
+    probes: int,
+    seed: int,
+    progress: Progress,
+) -> Trust:
+    if isinstance(rung, str):
+        problem = ObjectiveProblem(objective, full, rungs=[rung])
+    else:
+        problem = ObjectiveProblem(objective, full, [rung], rungs=[])
+    problem.scout(Store(), seed)
+    if len(problem.rungs) < 2:
+        raise InputError(f"rung '{rung}': {problem.warnings[-1] if problem.warnings else 'not a stand-in'}")
+    stand_in, whole = problem.rungs[0], problem.rungs[-1]
+    configs = problem.propose(PER_PROBE * probes, numpy_stream(seed, "trust"))
+    found: list[Array] = []
+    picks = _picks(len(configs), probes, seed)
+    for some, asked in ((stand_in, configs), (whole, [configs[i] for i in picks])):
+        phase, scores = progress.phase(f"trials on {some.name}", len(asked)), []
+        for outcome in some.run(asked, derive(seed, "trust", some.name)):
+            if some is stand_in:  # full probes unheard are never pruned
+                problem.tell(some, outcome)
+            scores.append(outcome.score)
+            phase.step(len(scores))
+        found.append(np.array(scores))
+    return _judged(found[0], picks, found[1], problem.space.described(configs), seed)
+
+
+def _picks(candidates: int, probes: int, seed: int) -> list[int]:
+    order = numpy_stream(seed, "trust", "probes").permutation(candidates)
+    return [int(i) for i in order[:probes]]
+
+
+def _judged(
+    scores: Array, picks: Sequence[int], known: Array, columns: Mapping[str, Array], seed: int
+) -> Trust:
+    """The statistics; failed candidates rank last, as they would in a search."""
+    scores, known = _last(scores), _last(known)
+    found = agreement(scores, picks, known, seed=seed)
+    varied = {name: values for name, values in columns.items() if np.nanstd(values, axis=0).max() > 0}
+    dimensions = dimension_agreement(varied, scores, picks, known, seed=seed) if varied else []
+    return dataclasses.replace(found, dimensions=dimensions)
+
+
+def _last(scores: Array) -> Array:
+    """Scores with those of failed candidates below the worst."""
+    fine = np.isfinite(scores)
+    if not fine.any():
+        raise InputError("all candidates failed, so there is nothing to compare")
+    return np.where(fine, scores, scores[fine].min() - max(float(scores[fine].std()), 1e-9))
+
+
+def described(configs: Sequence[Config], space: Space) -> dict[str, Array]:
+    """Numbers per dimension; a dimension with more choices than candidates is split into its decisions."""
+    dimensions, sizes = space.dimensions(), space.decisions()
+    if sizes is None or all(len(d.choices) <= len(configs) for d in dimensions):
+        return columns(configs, dimensions)
+    numbers = np.array([space.to_numbers(config) for config in configs])
+    return {
+        f"decision {k + 1}": (numbers[:, k, None] == np.arange(size)).astype(np.float64)
+        for k, size in enumerate(sizes)
+    }

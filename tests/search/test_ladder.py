@@ -1,0 +1,129 @@
+"""The ladder on problems with a known best candidate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.search.problems import Square
+
+from hcdc import HcdcError, InputError
+from hcdc.search import Found, Ladder, LineStore
+
+
+def climbed(problem, budget=600.0, seed=0, **more):
+    return Ladder(problem, budget, seed, **more).climb()
+
+
+@pytest.mark.parametrize("grid", [None, 25])
+def test_it_finds_nearly_the_best(grid):
+    regrets = [-Square.truth(climbed(Square(grid=grid), seed=seed).best) for seed in range(4)]
+    random = [-max(map(Square.truth, Square().propose(30, np.random.default_rng(seed)))) for seed in range(4)]
+    assert np.mean(regrets) < 0.004  # the grid's best lacks 0.0001
+    assert np.mean(regrets) < 0.5 * np.mean(random)  # 30 full trainings cost the whole budget
+
+
+def test_the_budget_is_kept_and_everything_counts():
+    problem = Square()
+    found = climbed(problem, 300.0)
+    assert found.seconds <= 1.1 * 300
+    assert found.seconds >= sum(rung.seconds for rung in found.rungs)
+    assert next(rung.candidates for rung in found.rungs) == problem.rungs[0].calls
+    assert found.full_trainings == problem.rungs[1].calls
+
+
+def test_only_fresh_scores_are_reported():
+    """With much noise in the full score, the best of the search is lucky; the reported score is not."""
+    gaps, lucky = [], []
+    for seed in range(12):
+        found = climbed(Square(full_noise=0.2, grid=9), 900.0, seed)
+        gaps.append(found.score - Square.truth(found.best))
+        lucky.append(max(one["scores"][0] - Square.truth(one["config"]) for one in found.finalists))
+    assert np.mean(lucky) > 0.1
+    assert abs(np.mean(gaps)) < 0.1  # 12 runs with noise .2: a standard error of .06
+
+
+def test_audits_show_whether_a_rung_pays():
+    found = climbed(Square(cheap_noise=0.005), 2000.0)
+    cheap = found.rung("cheap")
+    assert cheap.pays
+    assert cheap.spearman > 0.8
+    assert cheap.interval[0] < cheap.spearman <= cheap.interval[1]
+
+
+def test_a_blind_rung_gets_no_more_than_its_trial_share():
+    for seed in range(3):
+        found = climbed(Square(cheap_noise=1e6), 600.0, seed)
+        assert found.rung("cheap").seconds <= 0.2 * 600 + 1
+        assert not found.rung("cheap").pays
+
+
+def test_failures_are_kept_apart_and_never_win():
+    problem = Square(fails=lambda config: config["x"] < 0.5)
+    found = climbed(problem)
+    assert found.best["x"] >= 0.5
+    assert found.rung("cheap").failed > 0
+
+
+def test_nothing_works():
+    with pytest.raises(HcdcError, match="first five candidates all failed on rung 'cheap': it failed"):
+        climbed(Square(fails=lambda config: True))
+
+
+class Stops(LineStore):
+    """Dies after some outcomes, as a killed process does."""
+
+    left = 10**9
+
+    def tell(self, rung, repeat, outcome):
+        super().tell(rung, repeat, outcome)
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_search_continues_to_the_same_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("time.perf_counter", lambda: 0.0)
+    whole = climbed(Square(), 300.0)
+    for left in (5, 40):
+        store = Stops(tmp_path / "search.jsonl")
+        store.left = left
+        with pytest.raises(KeyboardInterrupt):
+            climbed(Square(), 300.0, store=store)
+    with open(tmp_path / "search.jsonl", "a") as file:
+        file.write('{"event": "outco')  # a torn last line
+    problem = Square()
+    found = climbed(problem, 300.0, store=LineStore(tmp_path / "search.jsonl"))
+    assert found.best == whole.best
+    assert found.score == whole.score
+    assert found.full_trainings == whole.full_trainings
+    assert problem.rungs[0].calls + problem.rungs[1].calls < found.rung("cheap").candidates
+    again = climbed(problem, 300.0, store=LineStore(tmp_path / "search.jsonl"))
+    assert again.to_json()["best"] == found.to_json()["best"]
+
+
+def test_a_storage_holds_one_search(tmp_path):
+    climbed(Square(grid=5), 200.0, store=LineStore(tmp_path / "search.jsonl"))
+    with pytest.raises(
+        InputError, match="holds a search with grid = 5, this one has 7; name another storage"
+    ):
+        climbed(Square(grid=7), 200.0, store=LineStore(tmp_path / "search.jsonl"))
+    (tmp_path / "other").write_text('{"a": 1}\n')
+    with pytest.raises(InputError, match="is not a search storage"):
+        LineStore(tmp_path / "other")
+
+
+def test_found_reads_its_own_document():
+    found = climbed(Square(grid=9), 300.0)
+    assert Found.from_json(found.to_json()).to_json() == found.to_json()
+
+
+@pytest.mark.parametrize("budget", [0, -1.0, float("nan")])
+def test_a_budget_is_positive(budget):
+    with pytest.raises(InputError, match="needs a positive number of seconds"):
+        Ladder(Square(), budget)
+
+
+def test_a_budget_for_one_full_training_still_ends():
+    found = climbed(Square(), 45.0)
+    assert found.best is not None
+    assert found.seconds <= 1.1 * 45

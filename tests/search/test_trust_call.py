@@ -1,0 +1,100 @@
+"""`hcdc.trust`: stand-ins of known worth, for an objective and for a copy."""
+
+import numpy as np
+import pytest
+
+import hcdc
+from hcdc import FullData, InputError
+from hcdc.core.trusted import Trust
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(240, 3)).astype(np.float32)
+Y = (X[:, 0] + 0.3 * X[:, 1] > 0).astype(np.int64)
+
+
+def objective(noise, calls=None):
+    """The score is ``x``; on anything smaller than the full data, noise of its own hides it."""
+
+    def run(trial, data):
+        x, kind = trial.suggest_float("x", 0.0, 1.0), trial.suggest_categorical("kind", ["a", "b"])
+        whole = data.epochs(10) == 10 and len(data.train[1]) == len(X)
+        if calls is not None:
+            calls.append(whole)
+        own = np.random.default_rng(data.seed % 2**32).standard_normal()
+        return x + 0.1 * (kind == "a") + (0.0 if whole else noise * own)
+
+    return run
+
+
+def full():
+    return FullData((X, Y), (X, Y))
+
+
+def test_a_faithful_stand_in_is_trusted_and_a_blind_one_is_not():
+    calls = []
+    good = hcdc.trust(objective(0.01, calls), full(), rung="subset:0.1", probes=24)
+    assert sum(calls) == 24  # full trainings
+    assert len(calls) == 1 + 5 * 24 + 24
+    assert (good.verdict, good.probes, good.candidates) == ("trust", 24, 120)
+    assert good.dimension("x").verdict == "choose here"
+    assert {d.name for d in good.dimensions} == {"x", "kind"}
+    blind = hcdc.trust(objective(100.0), full(), rung="short:0.25", probes=24)
+    assert blind.verdict in ("no", "unknown")
+    assert blind.interval[0] < 0.3
+    assert Trust.from_json(good.to_json()).to_json() == good.to_json()
+
+
+def test_trials_that_fail_rank_last():
+    def half(trial, data):
+        x = trial.suggest_float("x", 0.0, 1.0)
+        if x < 0.5:
+            raise ValueError("too small")
+        return x
+
+    found = hcdc.trust(half, full(), rung="subset:0.1", probes=16)
+    assert found.spearman > 0.9
+
+
+def test_probes_are_never_pruned():
+    def pruned(trial, data):
+        x = trial.suggest_float("x", 0.0, 1.0)
+        trial.report(x, 1)
+        if trial.should_prune():
+            raise hcdc.search.TrialPruned
+        return x
+
+    assert hcdc.trust(pruned, full(), probes=24).spearman == pytest.approx(1.0)
+
+
+def test_a_copy_is_measured_against_full_trainings():
+    """A copy that holds all rows ranks as the full data does."""
+    task = hcdc.TableTask(hcdc.data((X, X[:, 0] + 0.5 * X[:, 1] + 0.1 * X[:, 2] ** 2)), "ridge")
+    recipe = {"steps": 300, "lr": 0.1, "seeds": 1}  # until the initialisation no longer matters
+    copy = hcdc.condense(
+        task, task.space(), "random", train_size=len(task.train), val_method="real", recipe=recipe,
+        full_recipe=recipe, checkpoint=None,
+    )  # fmt: skip
+    found = hcdc.trust(copy, probes=12)
+    assert (found.probes, found.candidates) == (12, 60)
+    assert found.spearman > 0.99
+    assert found.verdict == "trust"
+    assert {d.name for d in found.dimensions} == {d.name for d in task.space().dimensions()}
+
+
+def test_what_cannot_be_measured_is_refused():
+    with pytest.raises(InputError, match="probes 3: at least 4"):
+        hcdc.trust(objective(0.1), full(), probes=3)
+    with pytest.raises(InputError, match="full is missing"):
+        hcdc.trust(objective(0.1))
+    with pytest.raises(InputError, match="rung 'subset:2' is not known"):
+        hcdc.trust(objective(0.1), full(), rung="subset:2")
+    with pytest.raises(InputError, match="calls neither data"):
+        hcdc.trust(lambda trial, data: trial.suggest_float("x", 0, 1), full(), rung="short:0.5")
+    with pytest.raises(InputError, match="all candidates failed"):
+        hcdc.trust(fails_in_full, full(), rung="subset:0.1", probes=4)
+
+
+def fails_in_full(trial, data):
+    if len(data.train[1]) == len(X):
+        raise ValueError("no")
+    return trial.suggest_float("x", 0, 1)
