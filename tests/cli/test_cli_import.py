@@ -135,7 +135,7 @@ def test_a_model_for_a_copy_without_one_is_refused(images, place, capsys):
     assert condense(capsys, *small, dataset=images)[0] == 0
     before = files(place)
     found = hcdc_run(capsys, "evaluate", "a.hcdc", "--model", "models/own_network.py:net")
-    assert_refused(place, before, *found, "the copy was not made with a model of your own; leave it out")
+    assert_refused(place, before, *found, "the copy was not made with your own model; leave it out")
 
 
 def test_inspect_says_how_to_judge_data_from_memory(place, capsys):
@@ -145,7 +145,7 @@ def test_inspect_says_how_to_judge_data_from_memory(place, capsys):
     made.save("m.hcdc")
     out = hcdc_run(capsys, "inspect", "m.hcdc")[1]
     assert out.splitlines()[-1].endswith(
-        "next: hcdc.evaluate(small, task=...) in Python, since its data was given in memory"
+        "next: hcdc.evaluate(small, task=...) in Python, since its data was passed in memory"
     )
 
 

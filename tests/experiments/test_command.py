@@ -31,7 +31,7 @@ def test_an_error_is_a_sentence_and_an_exit_code(capsys, error, code, said):
 @pytest.mark.parametrize("text", ["abc", "100,", "", "1.5", "3,-1"])
 def test_numbers_are_whole_and_not_negative(text):
     assert integers("--seeds", "100, 7") == [100, 7]
-    with pytest.raises(InputError, match=f"--seeds {text}: give whole numbers from 0 on"):
+    with pytest.raises(InputError, match=f"--seeds {text}: give whole numbers from 0 up"):
         integers("--seeds", text)
 
 

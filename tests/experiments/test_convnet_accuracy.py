@@ -310,7 +310,7 @@ def test_a_copy_of_other_data_is_refused_before_any_is_measured(images, sums, tm
     _, other = condensed(image_file(tmp_path / "others" / "levels.npz", shift=9), "b.hcdc", "random", 0)
     out = tmp_path / "records.jsonl"
     for files, words in (
-        ([mine, other], "'.*b.hcdc' is a copy of other data than"),
+        ([mine, other], "'.*b.hcdc' was not made from"),
         ([mine, str(tmp_path / "none.hcdc")], "none.hcdc' does not exist"),
     ):
         with pytest.raises(InputError, match=words):

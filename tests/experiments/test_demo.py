@@ -1,6 +1,5 @@
 """The demo with everything cut down; the whole of it is marked slow."""
 
-import functools
 import json
 import time
 
@@ -12,7 +11,6 @@ pytest.importorskip("matplotlib")
 
 import hcdc.experiments._demo as demo
 from hcdc import CondensedDataset, InputError, Recipe
-from hcdc.core import ranks
 from hcdc.core.progress import Progress
 from hcdc.experiments import run_demo
 
@@ -43,8 +41,8 @@ def short(monkeypatch):
 
     monkeypatch.setattr(demo, "condense", condense)
     monkeypatch.setattr(demo, "CANDIDATES", 3)
+    monkeypatch.setattr(demo, "BUDGET", "1s")
     monkeypatch.setattr(demo, "WIDTH", 2)
-    monkeypatch.setattr(ranks, "bootstrap", functools.partial(ranks.bootstrap, draws=20))
     change_recipes(monkeypatch, lambda **given: Recipe(**{"steps": 2, **given}))
 
 
@@ -73,11 +71,17 @@ def test_the_demo_writes_copies_evaluations_figures_and_a_page(tmp_path, monkeyp
     assert all(path.stat().st_size > 1000 for path in result.figures)
     page = result.report.read_text()
     assert "Shortened runs (preset 'demo'): gcond; hcdc." in page
+    assert json.loads((tmp_path / "out" / "search.json").read_text()) == result.found.to_json()
+    assert result.found.full_trainings > 0
+    assert (
+        json.dumps(result.found.best).replace('"', "&quot;") in (tmp_path / "out" / "search.html").read_text()
+    )
     assert progress.index == progress.count == demo.PHASES
     assert any("hcdc: searching 3 filters" in text for text in reports)
     assert not list((tmp_path / "out").glob(".*.ckpt*"))
 
     monkeypatch.setattr(demo, "write_figures", lambda *_: [])
+    monkeypatch.setattr(demo, "search", lambda *_, **__: result.found)
     monkeypatch.setattr(demo, "write_report", lambda *_: tmp_path)
     again = run_demo(tmp_path / "again", "cpu", 3)
     for first, second in zip(result.evaluations, again.evaluations):
@@ -88,7 +92,7 @@ def test_the_demo_writes_copies_evaluations_figures_and_a_page(tmp_path, monkeyp
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be made"):
+    with pytest.raises(InputError, match="cannot be created"):
         run_demo(tmp_path / "file" / "out")
 
 

@@ -276,7 +276,7 @@ def test_gains_are_over_the_same_probes_or_the_same_condensation(judged):
 
 def test_copies_of_other_sizes_are_not_mixed(judged, undrawn):
     other = [{**r, "val_size": 100} for r in judged]
-    with pytest.raises(InputError, match=r"more than one size: \[\(500, 100\), \(500, 200\)\]"):
+    with pytest.raises(InputError, match=r"different sizes: \[\(500, 100\), \(500, 200\)\]"):
         agreement([*judged, *other])
     assert cells_of(copies(other), "**HCDC (b)**: 100 images")
     assert len(figure(other, "none.png")["truth"]) == 10
@@ -302,7 +302,7 @@ def test_records_of_other_recipes_or_of_a_total_have_a_table_of_their_own(given,
 
 def test_records_of_another_number_of_initialisations_have_no_table(judged):
     other = [{**r, "initialisations": 4} for r in judged]
-    with pytest.raises(InputError, match=r"a record has 4 initialisations; tables are of \[8, 16\]"):
+    with pytest.raises(InputError, match=r"a record has 4 initialisations; tables exist for \[8, 16\]"):
         tables.table("nas201-cifar10", [{"protocol": "nas201", **r} for r in other])
 
 
@@ -373,14 +373,14 @@ def test_records_with_other_judging_cells_are_refused(judged):
     for other in (cells[::-1], cells[:9], [*cells[:9], "another"]):
         mixed = [*judged, {**judged[0], "cells": other}]
         for made_of in (agreement, rankings):
-            with pytest.raises(InputError, match="more than one set of judging cells; give those of one"):
+            with pytest.raises(InputError, match="different judging cells; give the records of one"):
                 made_of(mixed)
 
 
 def test_records_without_a_truth_or_without_hcdc_are_refused(judged, tmp_path):
-    with pytest.raises(InputError, match="do not say what the table has of the judging cells"):
+    with pytest.raises(InputError, match="no record holds the table's results for the judging cells"):
         agreement([r for r in judged if r["label"] != "truth"])
-    with pytest.raises(InputError, match=r"the figure shows HCDC \(b\) beside the others"):
+    with pytest.raises(InputError, match=r"the figure needs a run of HCDC \(b\)"):
         figure([r for r in judged if r["label"] != "hcdc-probes"], tmp_path / "none.png")
 
 
@@ -423,7 +423,7 @@ def test_rows_are_sorted(judged):
 
 @pytest.mark.parametrize("name", ["nas201-cifar10-short", "nas201-cifar1000", "nas201-cifar10-steps"])
 def test_a_table_that_is_not_there_is_refused(judged, name):
-    with pytest.raises(InputError, match=f"no table '{name}', or no record for it"):
+    with pytest.raises(InputError, match=f"table '{name}' does not exist or has no records"):
         written(f"<!-- {name} -->\n<!-- /{name} -->", judged)
 
 

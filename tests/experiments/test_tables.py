@@ -13,7 +13,7 @@ from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.experiments import graph_tables, published_tables, tables
 from hcdc.experiments.markdown import filled
-from hcdc.experiments.speed_table import speed_table
+from hcdc.experiments.speed_table import against_table, speed_table
 
 ROOT = Path(__file__).parents[2]
 NOT_RUN = ["not run"] * 5
@@ -315,6 +315,16 @@ def test_speed_of_each_benchmark(record, line):
     assert found == [*line, "GPU"]
 
 
+def test_an_older_source_is_set_beside_this_one():
+    dm = {"case": "dm", "seconds": {"old": 2.0, "new": 1.0}, "ratio": 0.5, "difference": 0.0}
+    cells = {"case": "cells", "seconds": {"old": 7.7, "new": 7.8}, "ratio": 1.013, "difference": 0.0123}
+    found = [bench("against", "cpu (2 threads)", cases=[dm]), bench("against", cases=[cells]), tm()]
+    assert rows(against_table(found))[1:] == [
+        ["48 cells x 8 initialisations on 500 images", "7.8 s", "7.7 s", "1.01", "0.01", "GPU"],
+        ["DM, short run", "1 s", "2 s", "0.50", "0", "cpu (2 threads)"],
+    ]
+
+
 def test_speed_lists_gpus_first_and_passes_over_what_is_no_comparison():
     networks = {"cells": 8, "steps": 40, "batch": 64, "seconds": 1.0, "usual_seconds": 2.0}
     found = [
@@ -375,7 +385,8 @@ def test_an_unknown_table_is_refused_and_nothing_is_written(tmp_path):
     document = tmp_path / "one.md"
     document.write_text("<!-- agreements -->\n<!-- /agreements -->\n")
     with pytest.raises(
-        InputError, match="no table 'agreements', or no record for it; choose one of: agreement, gain"
+        InputError,
+        match="table 'agreements' does not exist or has no records; choose one of: agreement,",
     ):
         tables.main([str(document)])
     assert document.read_text() == "<!-- agreements -->\n<!-- /agreements -->\n"

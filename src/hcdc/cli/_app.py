@@ -1,4 +1,4 @@
-"""The application: commands are registered here, and their errors become sentences and exit codes."""
+"""Registers commands and turns their errors into sentences and exit codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hcdc.core.plugins import import_module_or_file, load_plugins
 from hcdc.core.records import version
 
 FLAGS = ("train_size", "val_size", "train_method", "val_method", "truth_epochs", "full_recipe")
-"""Arguments of the library whose name a user of the command knows as a flag."""
+"""Library arguments that are flags on the command line."""
 
 app = typer.Typer(
     name="hcdc",
@@ -30,13 +30,10 @@ app = typer.Typer(
 
 
 def run(argv: Sequence[str] | None) -> None:
-    """Parse the command line and do what it says; always leaves by `SystemExit`."""
+    """Parse the command line and run the command; always raises `SystemExit`."""
     try:
         code = app(args=None if argv is None else list(argv), prog_name="hcdc", standalone_mode=False)
-    except (
-        Exception,
-        KeyboardInterrupt,
-    ) as error:  # typer has classes of its own, or click's, by its version
+    except (Exception, KeyboardInterrupt) as error:  # versions of typer differ in the classes they raise
         if _interrupt.is_interruption(error):
             raise SystemExit(_interrupted().exit_code) from None
         told, context = getattr(error, "format_message", None), getattr(error, "ctx", None)
@@ -52,7 +49,7 @@ def run(argv: Sequence[str] | None) -> None:
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Register a command whose errors are sentences."""
+    """Register a command; its errors become sentences."""
 
     @functools.wraps(function)
     def guarded(**options: Any) -> None:
@@ -67,13 +64,13 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             raise
         except (Exception, KeyboardInterrupt) as error:
             if _interrupt.is_interruption(error):
-                raise _interrupted() from None
+                raise _interrupted(error) from None
             if options["debug"]:
                 raise
             if isinstance(error, HcdcError):
                 raise _stop(as_flags(str(error)), 2 if isinstance(error, InputError) else 1) from None
             reason = f"{type(error).__name__}: {error}"
-            raise _stop(f"this should not have happened ({reason}); --debug shows where", 1) from None
+            raise _stop(f"internal error ({reason}); --debug shows where", 1) from None
 
     return app.command()(guarded)
 
@@ -83,19 +80,20 @@ def _stop(sentence: str, code: int) -> typer.Exit:
     return typer.Exit(code)
 
 
-def _interrupted() -> typer.Exit:
-    return _stop(_interrupt.SENTENCE, _interrupt.EXIT_CODE)
+def _interrupted(error: BaseException | None = None) -> typer.Exit:
+    told = isinstance(error, _interrupt.Interrupted)
+    return _stop(str(error) if told else _interrupt.SENTENCE, _interrupt.EXIT_CODE)
 
 
 def as_flags(text: str) -> str:
-    """Arguments of the library by the names they have on the command line."""
-    for name in FLAGS:  # whole words: a path may hold one as a part
+    """Replace argument names of the library by the flags of the command line."""
+    for name in FLAGS:  # whole words only: a path may contain one
         text = re.sub(rf"(?<![\w/.\\-]){name}(?![\w/\\-]|\.\w)", f"--{name.replace('_', '-')}", text)
     return f"--{text}" if text.startswith(("truth:", "candidates ", "space '")) else text
 
 
 def _configure_logging() -> None:
-    """Warnings on stderr; progress sets the level of log lines."""
+    """Send warnings to stderr; `show_progress` sets the level."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     log = logging.getLogger("hcdc")
@@ -116,4 +114,4 @@ def _top(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """Make a data set small enough to search on, and measure how far to trust the ranking it gives."""
+    """Make a data set small enough to search on, and measure how far to trust its ranking."""

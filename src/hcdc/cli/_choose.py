@@ -1,4 +1,4 @@
-"""What the flags choose: the task for the data, its space, sizes and a table of full-data results."""
+"""Turns flags into a task, its space, sizes and a table of full-data results."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from hcdc.truth import BENCHMARKS, NASBench201Table, TableTruth
 def task_and_space(
     data: Dataset, space: str | None, setting: str | None, model: str | None
 ) -> tuple[Any, Space]:
-    """The task for the data, and the search space by name; some tasks bring their own."""
+    """The task for the data, and its search space; some tasks have only one."""
     form = task_class(data.kind)
     if not form.spaces and space is not None:
-        own = f"'{data.name}' is {data.words}, which has a space of its own"
-        raise InputError(f"--space {space}: {own}; leave it out")
+        raise InputError(
+            f"--space {space}: '{data.name}' is {data.words}, which has its own space; leave it out"
+        )
     task: Any = task_for(data, setting=setting, model=model)
     return task, _space(space or form.spaces[0]) if form.spaces else task.space()
 
@@ -42,21 +43,19 @@ def _space(text: str) -> Space:
 
 
 def check_image_flags(data: Dataset, **given: object) -> None:
-    """Refuse flags that are for images where the data is not."""
+    """Refuse flags for images if the data is of another kind."""
     for name, value in given.items():
         if value is not None and data.kind != "image":
             flag = f"--{name.replace('_', '-')}"
-            raise InputError(f"{flag} {value}: it is for images, and '{data.name}' is {data.words}")
+            raise InputError(f"{flag} {value}: this flag is for images, but '{data.name}' is {data.words}")
 
 
 def total_size(
     flags: tuple[str, str], size: int | None, per_class: int | None, task: Any, part: str
 ) -> int | None:
-    """A total from either flag: the number itself, or images per class times classes."""
+    """The total size, from either flag: a total, or images per class."""
     if size is not None and per_class is not None:
-        raise InputError(
-            f"{flags[0]} {size} and {flags[1]} {per_class} are two spellings of one size; give one of them"
-        )
+        raise InputError(f"{flags[0]} {size} and {flags[1]} {per_class} set the same size; give one of them")
     if per_class is None:
         return size
     if per_class < 1:
@@ -64,9 +63,9 @@ def total_size(
     counts = getattr(task, part).y.bincount(minlength=task.num_classes)
     least = int(counts.argmin())
     if per_class > (most := int(counts[least])):
-        lacks = f"has only {most} {part} images; choose at most that"
+        lacks = f"has only {most} {part} images; choose at most {most}"
         if most == 0:
-            lacks = f"has no {part} images; add some, or take the real ones there are with --val-method real"
+            lacks = f"has no {part} images; add some, or use the real ones there are with --val-method real"
         raise InputError(f"{flags[1]} {per_class}: class {least} ('{task.data.class_names[least]}') {lacks}")
     return per_class * int(task.num_classes)
 
@@ -75,16 +74,16 @@ def truth_table(path: Path | None, dataset: str | None, name: str) -> TableTruth
     """The table of full-data results for the data called ``name``."""
     if path is None:
         if dataset is not None:
-            raise InputError(f"--truth-dataset {dataset}: there is no --truth whose data set it could name")
+            raise InputError(f"--truth-dataset {dataset}: it needs --truth FILE")
         return None
     if dataset is not None and dataset not in BENCHMARKS:
         raise unknown_name("--truth-dataset", dataset, BENCHMARKS)
     if dataset is not None and name in BENCHMARKS and name != dataset:
-        raise InputError(f"--truth-dataset {dataset}: the data is '{name}'; leave it out")
+        raise InputError(f"--truth-dataset {dataset}: the data is '{name}'; leave the flag out")
     told = dataset or name
     if told not in BENCHMARKS:
         raise InputError(
-            f"--truth {path}: the table has results on cifar10 and cifar100, and the data is '{name}'; if it "
-            "is one of them under another name, say which with --truth-dataset"
+            f"--truth {path}: the table has results for cifar10 and cifar100, but the data is '{name}'; if "
+            "it is one of them under another name, say which with --truth-dataset"
         )
     return TableTruth(NASBench201Table(path), told)

@@ -1,4 +1,4 @@
-"""Ctrl-C at any time: one sentence, exit code 130. Imports nothing that takes long to load."""
+"""Ctrl-C at any time gives one sentence and exit code 130. Imports nothing slow."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ SENTENCE = "interrupted; the same command continues where this one stopped"
 EXIT_CODE = 130
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, with a sentence of the command's own."""
+
+
 def _leave(*_: object) -> None:
     sys.stderr.write(f"hcdc: {SENTENCE}\n")
     sys.stderr.flush()
@@ -20,11 +24,11 @@ def _leave(*_: object) -> None:
 
 @contextmanager
 def one_sentence_while_loading() -> Iterator[None]:
-    """End the process at Ctrl-C while modules load.
+    """End the process at once if Ctrl-C is pressed while modules load.
 
-    There is nothing to save then, and an exception could be caught or printed by the module being loaded.
+    Nothing has to be saved, and the module being loaded might catch or print an exception.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # somebody else answers Ctrl-C
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # somebody else handles Ctrl-C
         yield
         return
     signal.signal(signal.SIGINT, _leave)
@@ -34,8 +38,19 @@ def one_sentence_while_loading() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@contextmanager
+def own_sentence(sentence: str) -> Iterator[None]:
+    """Say ``sentence`` if Ctrl-C is pressed in this block."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        if is_interruption(error):
+            raise Interrupted(sentence) from None
+        raise
+
+
 def is_interruption(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is behind an error: TorchScript and the command parser raise others in its place."""
+    """Whether Ctrl-C caused an error; TorchScript and the command parser raise others in its place."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return True

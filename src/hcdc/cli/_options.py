@@ -1,191 +1,121 @@
-"""Options of the commands: name, type and help."""
+"""Options of the commands: type and help. A flag is named like its parameter unless it says otherwise."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Optional
 
-import typer
+from typer import Argument, Option
 
-# the first versions of typer 0.12 do not know the spelling ``int | None``
+# early releases of typer 0.12 do not accept ``int | None``
 MaybeInt = Optional[int]  # noqa: UP045
 MaybePath = Optional[Path]  # noqa: UP045
+MaybePaths = Optional[list[Path]]  # noqa: UP045
 MaybeText = Optional[str]  # noqa: UP045
 MaybeTexts = Optional[list[str]]  # noqa: UP045
+PAIR = "KEY=VALUE"
 
 # --- every command ------------------------------------------------------------------------------------------
 
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random draw.")]
-Device = Annotated[
-    str, typer.Option("--device", help="auto, cpu or cuda; auto takes cuda if there is a GPU.")
-]
-UnusedSeed = Annotated[int, typer.Option("--seed", min=0, help="Ignored: nothing here is random.")]
-UnusedDevice = Annotated[str, typer.Option("--device", help="Ignored: nothing here is computed.")]
-Json = Annotated[
-    MaybePath,
-    typer.Option("--json", metavar="FILE", help="Write the result as JSON; '-' is standard output."),
-]
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the last line.")]
+Seed = Annotated[int, Option(min=0, help="Seed for every random draw.")]
+Device = Annotated[str, Option(help="auto, cpu or cuda; auto uses a GPU if there is one.")]
+UnusedSeed = Annotated[int, Option(min=0, help="Ignored: nothing here is random.")]
+UnusedDevice = Annotated[str, Option(help="Ignored: nothing here is computed.")]
+Json = Annotated[MaybePath, Option("--json", metavar="FILE", help="Write the result as JSON; '-' is stdout.")]
+Debug = Annotated[bool, Option("--debug", help="Show tracebacks.")]
+Quiet = Annotated[bool, Option("--quiet", help="Print only the last line.")]
 
 # --- several commands ---------------------------------------------------------------------------------------
 
-Imports = Annotated[
-    MaybeTexts,
-    typer.Option(
-        "--import",
-        metavar="MODULE",
-        help="Import a module or a .py file first: your own data, tasks, spaces or methods. Repeatable.",
-    ),
-]
-CondensedFile = Annotated[Path, typer.Argument(help="A condensed file, NAME.hcdc.")]
-Truth = Annotated[
-    MaybePath,
-    typer.Option(
-        "--truth",
-        metavar="FILE",
-        help="Images: a NAS-Bench-201 table (.csv, .csv.gz) of full-data results, in place of training.",
-    ),
-]
-TruthDataset = Annotated[
-    MaybeText,
-    typer.Option(
-        "--truth-dataset",
-        help="Images: cifar10 or cifar100, if your data goes by another name than in --truth.",
-    ),
-]
+_IMPORT = "Import a module or a .py file first: your own data, tasks, spaces or methods. Repeatable."
+Imports = Annotated[MaybeTexts, Option("--import", metavar="MODULE", help=_IMPORT)]
+CondensedFile = Annotated[Path, Argument(help="A condensed file, NAME.hcdc.")]
+_TRUTH = "Images: read full-data results from a NAS-Bench-201 table (.csv, .csv.gz) instead of training."
+Truth = Annotated[MaybePath, Option(metavar="FILE", help=_TRUTH)]
+_TRUTH_DATASET = "Images: cifar10 or cifar100, if your data has a different name than in --truth."
+TruthDataset = Annotated[MaybeText, Option(help=_TRUTH_DATASET)]
 
 # --- condense -----------------------------------------------------------------------------------------------
 
-Dataset = Annotated[
-    str,
-    typer.Option(
-        "--dataset",
-        help="A name (cora, cifar10, embedded, ...), an .npz file with a graph or images, a folder of "
-        "images, or a .csv table.",
-    ),
-]
-CondensedOut = Annotated[Path, typer.Option("--out", help="The condensed file to write, NAME.hcdc.")]
-TrainSize = Annotated[MaybeInt, typer.Option("--train-size", help="Training examples in the copy, in total.")]
-PerClass = Annotated[
-    MaybeInt,
-    typer.Option("--images-per-class", help="Images: --train-size per class."),
-]
-Method = Annotated[
-    str,
-    typer.Option(
-        "--method",
-        help="How to condense. All data: hcdc, random. Graphs and images: kcenter, herding. Graphs: reach, "
-        "gcond, gcondx. Images: dm, dc, dsa, tm, kip.",
-    ),
-]
-ValSize = Annotated[
-    MaybeInt,
-    typer.Option(
-        "--val-size",
-        help="Validation examples in the copy, in total. Default: the ratio in the original data; for "
-        "images, 0.4 times the training images.",
-    ),
-]
-ValPerClass = Annotated[
-    MaybeInt,
-    typer.Option("--val-images-per-class", help="Images: --val-size per class."),
-]
-TrainMethod = Annotated[
-    MaybeText,
-    typer.Option(
-        "--train-method", help="How hcdc makes S_train. Default: reach for graphs, random otherwise."
-    ),
-]
-ValMethod = Annotated[
-    MaybeText,
-    typer.Option(
-        "--val-method",
-        help="How to make S_val: aligned, both, probes, weighted (not for graphs), same, random or real.",
-    ),
-]
-Probes = Annotated[
-    MaybeInt,
-    typer.Option(
-        "--probes", help="Candidates with full-data results for hcdc to learn from; short for --set probes=N."
-    ),
-]
-TruthEpochs = Annotated[
-    MaybeInt, typer.Option("--truth-epochs", help="Images: epochs per full-data training; 20 by default.")
-]
-Preset = Annotated[MaybeText, typer.Option("--preset", help="Named settings of the method, e.g. demo.")]
-Set = Annotated[
-    MaybeTexts,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Change one setting of the method (train.KEY=VALUE for the method behind hcdc's S_train). "
-        "Repeatable.",
-    ),
-]
-CopyRecipe = Annotated[
-    MaybeTexts,
-    typer.Option(
-        "--recipe",
-        metavar="KEY=VALUE",
-        help="Change how candidates are trained on the copy, e.g. lr=0.1, steps=200, seeds=4. Repeatable.",
-    ),
-]
-FullRecipe = Annotated[
-    MaybeTexts,
-    typer.Option(
-        "--full-recipe",
-        metavar="KEY=VALUE",
-        help="Change how candidates are trained on the full data, e.g. lr=0.05, augment=none. Repeatable.",
-    ),
-]
-SpaceName = Annotated[
-    MaybeText,
-    typer.Option(
-        "--space",
-        metavar="NAME[,KEY=VALUE]",
-        help="What to search. Graphs: polynomial-filter (default) or gnn-zoo. Images: nasbench201, or "
-        "smaller networks with nasbench201,channels=8.",
-    ),
-]
-Model = Annotated[
-    MaybeText,
-    typer.Option(
-        "--model",
-        help="Images: space (default: the networks of the space), convnet, or FILE.py:NAME, your own "
-        "function from a configuration to a torch module. Tables: linear (default) or mlp.",
-    ),
-]
-Setting = Annotated[MaybeText, typer.Option("--setting", help="Graphs: transductive (default) or inductive.")]
-Target = Annotated[MaybeText, typer.Option("--target", help="Tables: the column to predict.")]
-SplitSeed = Annotated[
-    int, typer.Option("--split-seed", min=0, help="Seed of the split, if the data comes without one.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite --out.")]
+_DATASET = (
+    "A name (cora, cifar10, embedded, ...), an .npz file with a graph or images, a folder of images, or a "
+    ".csv table."
+)
+Dataset = Annotated[str, Option(help=_DATASET)]
+CondensedOut = Annotated[Path, Option(help="The condensed file to write, NAME.hcdc.")]
+TrainSize = Annotated[MaybeInt, Option(help="Training examples in the copy, in total.")]
+PerClass = Annotated[MaybeInt, Option("--images-per-class", help="Images: --train-size per class.")]
+_METHOD = (
+    "How to condense. All data: hcdc, random. Graphs and images: kcenter, herding. Graphs: reach, gcond, "
+    "gcondx. Images: dm, dc, dsa, tm, kip."
+)
+Method = Annotated[str, Option(help=_METHOD)]
+_VAL_SIZE = (
+    "Validation examples in the copy, in total. Default: the ratio in the original data; for images, 0.4 "
+    "times the training images."
+)
+ValSize = Annotated[MaybeInt, Option(help=_VAL_SIZE)]
+ValPerClass = Annotated[MaybeInt, Option("--val-images-per-class", help="Images: --val-size per class.")]
+_TRAIN_METHOD = "How hcdc makes S_train. Default: reach for graphs, random otherwise."
+TrainMethod = Annotated[MaybeText, Option(help=_TRAIN_METHOD)]
+_VAL_METHOD = "How to make S_val: aligned, both, probes, weighted (not for graphs), same, random or real."
+ValMethod = Annotated[MaybeText, Option(help=_VAL_METHOD)]
+_PROBES = "Candidates with full-data results for hcdc to learn from; short for --set probes=N."
+Probes = Annotated[MaybeInt, Option(help=_PROBES)]
+TruthEpochs = Annotated[MaybeInt, Option(help="Images: epochs per full-data training; 20 by default.")]
+Preset = Annotated[MaybeText, Option(help="Named settings of the method, e.g. demo.")]
+_SET = "Change one setting of the method (train.KEY=VALUE for the method behind hcdc's S_train). Repeatable."
+Set = Annotated[MaybeTexts, Option("--set", metavar=PAIR, help=_SET)]
+_RECIPE = "Change how candidates are trained on the copy, e.g. lr=0.1, steps=200, seeds=4. Repeatable."
+CopyRecipe = Annotated[MaybeTexts, Option(metavar=PAIR, help=_RECIPE)]
+_FULL_RECIPE = "Change how candidates are trained on the full data, e.g. lr=0.05, augment=none. Repeatable."
+FullRecipe = Annotated[MaybeTexts, Option(metavar=PAIR, help=_FULL_RECIPE)]
+_SPACE = (
+    "What to search. Graphs: polynomial-filter (default) or gnn-zoo. Images: nasbench201, or smaller "
+    "networks with nasbench201,channels=8."
+)
+SpaceName = Annotated[MaybeText, Option(metavar="NAME[,KEY=VALUE]", help=_SPACE)]
+_MODEL = (
+    "Images: space (default: the networks of the space), convnet, or FILE.py:NAME, your own function from a "
+    "configuration to a torch module. Tables: linear (default) or mlp."
+)
+Model = Annotated[MaybeText, Option(help=_MODEL)]
+Setting = Annotated[MaybeText, Option(help="Graphs: transductive (default) or inductive.")]
+Target = Annotated[MaybeText, Option(help="Tables: the column to predict.")]
+SplitSeed = Annotated[int, Option(min=0, help="Seed for the split, if the data has none of its own.")]
+Force = Annotated[bool, Option("--force", help="Overwrite --out.")]
+
+# --- search, plan, trust ------------------------------------------------------------------------------------
+
+_SEARCHED = "Search this condensed file alone, without full trainings."
+SearchedFile = Annotated[MaybePath, Argument(help=_SEARCHED)]
+SearchedData = Annotated[MaybeText, Option("--dataset", help=_DATASET)]
+Budget = Annotated[str, Option(help="All that may be spent: 90s, 30m, 2h.")]
+Trials = Annotated[MaybeInt, Option(help="Most configurations on the cheapest rung. On a file: 200.")]
+_STORAGE = "Keep finished trials here; the same command continues."
+Storage = Annotated[MaybePath, Option(metavar="FILE", help=_STORAGE)]
+Copies = Annotated[MaybePaths, Option("--copy", help="A condensed file to try as a stand-in. Repeatable.")]
+_RUNGS = "Stand-ins, cheapest first: subset:0.1,short:0.25 (shares) or short:3 (epochs)."
+Rungs = Annotated[MaybeText, Option(help=_RUNGS)]
+_OBJECTIVE = (
+    "Search your own function objective(trial, data); a function data() in the same file returns the "
+    "hcdc.FullData."
+)
+Objective = Annotated[MaybeText, Option(metavar="FILE.py:NAME", help=_OBJECTIVE)]
+Yes = Annotated[bool, Option("--yes", help="Do not ask before more than 10 minutes of training.")]
+TrustProbes = Annotated[int, Option("--probes", help="Full trainings to compare with.")]
 
 # --- evaluate, report, demo ---------------------------------------------------------------------------------
 
-OwnModel = Annotated[
-    MaybeText,
-    typer.Option("--model", metavar="FILE.py:NAME", help="Your own model, if the copy was made with one."),
-]
-Candidates = Annotated[int, typer.Option("--candidates", help="How many new configurations to rank.")]
-Rivals = Annotated[
-    bool, typer.Option("--rivals/--no-rivals", help="Also rank with cheaper stand-ins for the full data.")
-]
-Cache = Annotated[
-    MaybePath,
-    typer.Option(
-        "--cache", help="Folder for full-data results. Default: $HCDC_CACHE, then ~/.cache/hcdc/truth."
-    ),
-]
-Evaluations = Annotated[list[Path], typer.Argument(help="Files that 'hcdc evaluate' wrote.")]
-PageOut = Annotated[Path, typer.Option("--out", help="The page to write.")]
-Title = Annotated[str, typer.Option("--title", help="Heading of the page.")]
-DemoOut = Annotated[
-    MaybePath,
-    typer.Option("--out", help="Folder to write to. Default: demo-out, or demo-out/images with --images."),
-]
-OfImages = Annotated[
-    bool, typer.Option("--images", help="Use digits and small networks instead of the graph.")
-]
+_OWN_MODEL = "Your own model, if the copy was made with one."
+OwnModel = Annotated[MaybeText, Option("--model", metavar="FILE.py:NAME", help=_OWN_MODEL)]
+Candidates = Annotated[int, Option(help="How many new configurations to rank.")]
+Rivals = Annotated[bool, Option(help="Also rank with cheaper stand-ins for the full data.")]
+_CACHE = "Folder for full-data results. Default: $HCDC_CACHE, then ~/.cache/hcdc/truth."
+Cache = Annotated[MaybePath, Option(help=_CACHE)]
+Evaluations = Annotated[list[Path], Argument(help="What 'hcdc evaluate' or 'hcdc search' wrote.")]
+PageOut = Annotated[Path, Option(help="The page to write.")]
+Title = Annotated[MaybeText, Option(help="Heading of the page.")]
+_DEMO_OUT = "Folder to write to. Default: demo-out, or demo-out/images with --images."
+DemoOut = Annotated[MaybePath, Option(help=_DEMO_OUT)]
+OfImages = Annotated[bool, Option("--images", help="Use digits and small networks instead of the graph.")]

@@ -1,4 +1,4 @@
-"""What commands print: labelled lines, the table, progress, the last line; and the JSON they write."""
+"""What commands print (labelled lines, the table, progress, the last line) and the JSON they write."""
 
 from __future__ import annotations
 
@@ -19,32 +19,29 @@ from rich.table import Table
 
 from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
-from hcdc.core.progress import Progress
+from hcdc.core.progress import Progress, duration
 from hcdc.core.records import jsonable
 from hcdc.core.results import Evaluation
 from hcdc.reporting import COLUMNS, Row, findings
 
+ASK = 600.0
+"""Seconds of training from which commands ask first."""
 SCREEN = 100
-"""Characters of a description that still fits a screen."""
+"""Most characters of a description that fits a screen."""
 
 
 def printable(text: object) -> str:
-    """Text from a file or a name, without characters that would steer the terminal."""
+    """Text without control characters, which could steer the terminal."""
     return "".join(c if c.isprintable() else "?" for c in str(text))
 
 
 def quoted(value: object) -> str:
-    """A word of a command that can be copied."""
+    """A value as one word of a command to copy."""
     return shlex.quote(str(value))
 
 
-def words(values: dict[str, Any]) -> str:
-    """Settings in one line."""
-    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in values.items())
-
-
 def shortened(text: str) -> str:
-    """A description cut to what fits a screen."""
+    """A description cut to fit a screen."""
     return text if len(text) <= SCREEN else f"{text[: SCREEN - 4]} ..."
 
 
@@ -54,7 +51,7 @@ def is_stdout(path: Path | None) -> bool:
 
 
 def say(lines: Sequence[tuple[str, object]], quiet: bool) -> None:
-    """Labelled lines, unless quiet."""
+    """Print labelled lines, unless quiet."""
     if not quiet:
         width = max(len(label) for label, _ in lines)
         for label, text in lines:
@@ -62,7 +59,7 @@ def say(lines: Sequence[tuple[str, object]], quiet: bool) -> None:
 
 
 def last_line(done: str, following: str, json_file: Path | None = None) -> None:
-    """What was written and what to do next; on stderr where the JSON took standard output."""
+    """Say what was written and what to do next; on stderr if the JSON goes to stdout."""
     typer.echo(printable(f"{done}; next: {following}"), err=is_stdout(json_file))
 
 
@@ -73,15 +70,23 @@ def evaluate_command(
     truth: Path | None = None,
     truth_dataset: str | None = None,
 ) -> str:
-    """The command that evaluates a condensed file, to be copied."""
+    """The command that evaluates a condensed file, ready to copy."""
     flags: list[tuple[str, object]] = [("--import", module) for module in imports or ()]
     flags += [("--model", model), ("--truth", truth), ("--truth-dataset", truth_dataset)]
     given = [f"{flag} {quoted(value)}" for flag, value in flags if value is not None]
     return " ".join([f"hcdc evaluate {quoted(file)}", *given])
 
 
+def ask_first(seconds: float, yes: bool, quiet: bool) -> None:
+    """Ask on a terminal before more than ten minutes of training."""
+    if yes or quiet or seconds <= ASK or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return
+    if not typer.confirm(f"this will train for about {duration(seconds)}; go on?"):
+        raise InputError("nothing was done; --yes skips the question")
+
+
 def show_table(rows: Sequence[Row], quiet: bool) -> None:
-    """The main columns; one line per figure where the terminal is too narrow for a table."""
+    """Print the main columns; one line per figure if the terminal is too narrow for a table."""
     if quiet:
         return
     columns = [column for column in COLUMNS if column.narrow]
@@ -91,7 +96,7 @@ def show_table(rows: Sequence[Row], quiet: bool) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     needed = 0
     for k, column in enumerate(columns):
-        last = k == len(columns) - 1  # the words in it may be wrapped
+        last = k == len(columns) - 1  # its words may wrap
         texts = [column.narrow, *(" " * (k == 0) + row[k] for row in cells)]
         least = max(len(part) for text in texts for part in (text.split() if last else text.split("\n")))
         needed += least + 1
@@ -119,20 +124,20 @@ def table_json(evaluations: Sequence[Evaluation], rows: Sequence[Row]) -> dict[s
 
 
 def show_findings(evaluations: Sequence[Evaluation], quiet: bool) -> None:
-    """What the evaluations say."""
+    """Print the findings, one line each."""
     for name, texts in findings(evaluations):
         show_notes([f"{name}: {text}" if name else text for text in texts], quiet)
 
 
 def show_notes(notes: Sequence[str], quiet: bool) -> None:
-    """One line per note, unless quiet."""
+    """Print one line per note, unless quiet."""
     for note in () if quiet else notes:
         typer.echo(printable(f"- {note}"))
 
 
 @contextmanager
 def show_progress(quiet: bool) -> Iterator[Progress]:
-    """A live line on a terminal, log lines elsewhere."""
+    """Show a live line on a terminal, log lines elsewhere."""
     live = sys.stderr.isatty() and not quiet
     logging.getLogger("hcdc").setLevel(logging.WARNING if live or quiet else logging.INFO)
     try:
@@ -143,7 +148,7 @@ def show_progress(quiet: bool) -> Iterator[Progress]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON document, to standard output where the path is ``-``."""
+    """Write a JSON document, to stdout if the path is ``-``."""
     text = json.dumps(jsonable(value), indent=1, sort_keys=True, allow_nan=False) + "\n"
     if is_stdout(path):
         typer.echo(text, nl=False)

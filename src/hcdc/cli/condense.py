@@ -61,7 +61,7 @@ def condense(
     device, chosen = checked_device(device), settings(options)
     if probes is not None:
         if "probes" in chosen:
-            raise InputError(f"--probes {probes} and --set probes={chosen['probes']}: give one of them")
+            raise InputError(f"--probes {probes} and --set probes={chosen['probes']}: give only one of them")
         chosen["probes"] = probes
     data = hcdc.data(dataset, target=target, seed=split_seed)
     check_image_flags(
@@ -86,32 +86,31 @@ def condense(
             raise InputError(f"--truth-epochs {truth_epochs}: at least 1 is needed")
     if truth is not None and method != "hcdc":
         raise InputError(
-            f"--truth {truth}: method '{method}' learns nothing from full-data results; 'hcdc evaluate' "
-            "takes them"
+            f"--truth {truth}: method '{method}' does not use full-data results; pass them to 'hcdc evaluate'"
         )
     made = plan(task, searched, **arguments)
     own = model if model is not None and ":" in model else None
     following = evaluate_command(out, imports, own, truth, truth_dataset)
     if _already_there(out, made, force):
-        done = f"{out} is there already, made by the same command, so nothing was done (--force repeats it)"
+        done = f"{out} exists already and was made by this command, so nothing was done (--force repeats it)"
     else:
         done = _make(made, out, device, quiet)
     if json_file is not None:
         if not (known := CondensedDataset.load(out).record):
-            raise InputError(f"--json: there is no record {record_path(out)}; --force makes it again")
+            raise InputError(f"--json: the record {record_path(out)} is missing; --force makes it again")
         write_json(json_file, known)
     last_line(done, following, json_file)
 
 
 def _make(made: Plan, out: Path, device: str, quiet: bool) -> str:
-    """Say what is about to be done, do it, save it; what was done in words."""
+    """Print the plan, carry it out and save the copy; returns what was done, in words."""
     checkpoint = out.with_name(f".{out.name}.ckpt")
     if not quiet:
         lines = made.summary(device)
         say(lines, quiet)
         if Checkpoint(checkpoint, made.key()).begun():
-            cost = "what is left of an earlier run"
-        else:  # an estimate, which takes its time
+            cost = "the rest of an interrupted run"
+        else:  # estimating takes time
             cost = made.cost(device).words()
         say([("cost".ljust(max(len(label) for label, _ in lines)), cost)], quiet)
     with show_progress(quiet) as progress:
@@ -125,7 +124,7 @@ def _make(made: Plan, out: Path, device: str, quiet: bool) -> str:
 
 
 def _already_there(out: Path, made: Plan, force: bool) -> bool:
-    """Whether the same command wrote ``out`` before; another file there is refused unless forced."""
+    """Whether this command wrote ``out`` before; refuses any other existing file."""
     if force or not out.exists():
         return False
     try:
@@ -134,5 +133,5 @@ def _already_there(out: Path, made: Plan, force: bool) -> bool:
     except InputError:
         pass
     raise InputError(
-        f"--out {out}: the file exists and another command made it; choose another name, or add --force"
+        f"--out {out}: the file exists and was not made by this command; choose another name or add --force"
     )

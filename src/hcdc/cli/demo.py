@@ -18,7 +18,7 @@ from hcdc.cli._show import (
     table_json,
     write_json,
 )
-from hcdc.reporting import summary_table
+from hcdc.reporting import found_lines, summary_table
 
 
 @command
@@ -33,7 +33,7 @@ def demo(
 ) -> None:
     """Try it on built-in data, offline.
 
-    Condenses a graph (or digits) by several methods, searches on each copy, and compares.
+    Condenses a graph (or digits) by several methods and compares; the graph is then searched for a minute.
     """
     check_writable("--json", json_file)
     device = checked_device(device)
@@ -44,9 +44,14 @@ def demo(
             result = experiments.run_demo(out or Path("demo-out"), device, seed, progress)
     rows = summary_table(result.evaluations)
     if json_file is not None:
-        write_json(json_file, table_json(result.evaluations, rows))
+        searched = {} if result.found is None else {"search": result.found.to_json()}
+        write_json(json_file, {**table_json(result.evaluations, rows), **searched})
     show_table(rows, quiet)
     show_findings(result.evaluations, quiet)
     show_notes(result.notes, quiet)
     say([("figures", ", ".join(str(path) for path in result.figures))], quiet)
-    last_line(f"wrote {result.report}", f"open {result.report} in a browser", json_file)
+    page = result.report
+    if result.found is not None:
+        say(found_lines(result.found), quiet)
+        page = page.with_name("search.html")
+    last_line(f"wrote {result.report}", f"open {page} in a browser", json_file)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable, checked_device
 from hcdc.cli._choose import truth_table
-from hcdc.cli._plans import judge_lines
 from hcdc.cli._show import last_line, quoted, say, show_findings, show_progress, show_table, write_json
+from hcdc.condensers import in_words, space_words
 from hcdc.core.plugins import load_attribute
+from hcdc.core.records import device_name
 from hcdc.datasets import CondensedDataset, record_path
-from hcdc.evaluation import checked_judges, reopen_task
+from hcdc.evaluation import checked_judges, cost, reopen_task
 from hcdc.reporting import summary_table
-from hcdc.truth import check_truth
+from hcdc.spaces import from_spec
+from hcdc.truth import Truth, check_truth
 
 
 @command
@@ -50,17 +54,30 @@ def evaluate(
         say(judge_lines(small, task, len(fresh), device, table, rivals), quiet)
     with show_progress(quiet) as progress:
         found = hcdc.evaluate(
-            small,
-            candidates=candidates,
-            seed=seed,
-            task=task,
-            device=device,
-            cache=cache,
-            rivals=rivals,
-            progress=progress,
-            truth=table,
-        )
+            small, candidates=candidates, seed=seed, task=task, device=device, cache=cache, rivals=rivals,
+            progress=progress, truth=table,
+        )  # fmt: skip
     write_json(result, found.to_json())
     show_table(summary_table([found]), quiet)
     show_findings([found], quiet)
     last_line(f"wrote {result}", f"hcdc report {quoted(result)} --out report.html", result)
+
+
+def judge_lines(
+    small: CondensedDataset, task: Any, candidates: int, device: str, table: Truth | None, rivals: bool
+) -> list[tuple[str, object]]:
+    """What will be judged, how, and at what cost."""
+    meta, space = small.meta, from_spec(small.meta["space"])
+    told = cost(small, task, candidates, device, rivals, table).words()
+    if table is None and meta.get("truth"):
+        told += "; the copy was made with a table of results, which --truth FILE would use here too"
+    return [
+        ("data", f"{meta['data'].get('name')}, split: {meta['data'].get('split')}"),
+        ("candidates", f"{candidates} of {space_words(space)}"),
+        ("full recipe", in_words(meta["full_recipe"]))
+        if table is None
+        else ("full data", f"results from the {table.words()}"),
+        ("calibrated recipe", in_words(meta["calibrated_recipe"])),
+        ("device", device_name(device)),
+        ("cost", told),
+    ]

@@ -49,9 +49,9 @@ def inspect(
 
 
 def _evaluation_of(small: CondensedDataset, file: Path, imports: Sequence[str] | None) -> str:
-    """The command that evaluates a copy, or why there is none."""
+    """How to evaluate a copy."""
     if "source" not in (small.meta["data"].get("origin") or {}):
-        return "hcdc.evaluate(small, task=...) in Python, since its data was given in memory"
+        return "hcdc.evaluate(small, task=...) in Python, since its data was passed in memory"
     model = str(small.meta["task"].get("model"))
     return evaluate_command(file, imports, model.replace("__main__", "FILE.py") if ":" in model else None)
 
@@ -59,7 +59,7 @@ def _evaluation_of(small: CondensedDataset, file: Path, imports: Sequence[str] |
 def _evidence(
     record: dict[str, Any], evaluations: Sequence[tuple[Path, Evaluation]]
 ) -> list[tuple[str, object]]:
-    """What lies beside the file: the record of its making and evaluations of it."""
+    """What is known from the files beside it: its record and evaluations."""
     lines: list[tuple[str, object]] = []
     if "condense_seconds" in record:
         where = record.get("environment", {}).get("device", "an unknown device")
@@ -70,8 +70,8 @@ def _evidence(
         lines.append(("evaluation", f"{path.name}: {ranks}"))
         if choice := validation_choice(evaluation):
             lines.append(("validation choice", choice))
-        if value is not None:  # a copy without a ranking saves nothing
+        if value is not None:  # without a ranking it saves nothing
             lines.append(("whether it pays", payment(evaluation)))
     if not evaluations:
-        lines.append(("evaluation", "none lies beside the file, so how it ranks is not known"))
+        lines.append(("evaluation", "none beside the file, so its ranking quality is unknown"))
     return lines

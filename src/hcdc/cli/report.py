@@ -9,21 +9,29 @@ from typing import Any
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable
-from hcdc.cli._show import last_line, show_table, table_json, write_json
+from hcdc.cli._show import last_line, say, show_table, table_json, write_json
 from hcdc.core.errors import InputError
 from hcdc.datasets import CondensedDataset
 from hcdc.evaluation import Evaluation, reopen_task
-from hcdc.reporting import belongs, read_evaluation, summary_table, write_report
+from hcdc.reporting import (
+    belongs,
+    found_lines,
+    read_evaluation,
+    read_found,
+    summary_table,
+    write_report,
+    write_search_report,
+)
 
 STARTED_FROM_REAL = ("aligned", "both", "probes")
-"""Ways to learn S_val that begin at random real examples."""
+"""Ways to learn S_val that start from random real examples."""
 
 
 @command
 def report(
     files: given.Evaluations,
     out: given.PageOut = Path("report.html"),
-    title: given.Title = "Rank agreement of condensed copies",
+    title: given.Title = None,
     imports: given.Imports = None,
     json_file: given.Json = None,
     seed: given.UnusedSeed = 0,
@@ -31,14 +39,25 @@ def report(
     debug: given.Debug = False,
     quiet: given.Quiet = False,
 ) -> None:
-    """Write an HTML page about one or more evaluations.
+    """Write an HTML page about a search or evaluations.
 
-    The page holds the table, the figures and the conclusions.
+    The page holds the conclusions, the tables and the figures.
     """
     check_writable("--out", out)
     check_writable("--json", json_file)
     for file in files:
         check_apart(("FILE", file), ("--out", out), ("--json", json_file))
+    searches = [found for file in files if (found := read_found(file)) is not None]
+    if searches:
+        if len(files) > 1:
+            raise InputError("a page is about one search, or about evaluations; give them apart")
+        write_search_report(searches[0], out, title or "What the search found")
+        if json_file is not None:
+            write_json(json_file, searches[0].to_json())
+        say(found_lines(searches[0]), quiet)
+        last_line(f"wrote {out}", f"open {out} in a browser", json_file)
+        return
+    title = title or "Rank agreement of condensed copies"
     evaluations = [read_evaluation(file) for file in files]
     copies = _copies(files, evaluations)
     write_report(evaluations, out, title, copies, [_before(small) for small in copies])
@@ -50,7 +69,7 @@ def report(
 
 
 def _copies(files: Sequence[Path], evaluations: Sequence[Evaluation]) -> list[CondensedDataset]:
-    """Copies of images beside their evaluations: ``NAME.hcdc`` by ``NAME[.evaluation].json``."""
+    """Image copies beside their evaluations: ``NAME.hcdc`` for ``NAME[.evaluation].json``."""
     found: dict[Path, CondensedDataset] = {}
     for file, evaluation in zip(files, evaluations):
         path = file.with_name(f"{file.name.removesuffix('.json').removesuffix('.evaluation')}.hcdc")
@@ -66,7 +85,7 @@ def _copies(files: Sequence[Path], evaluations: Sequence[Evaluation]) -> list[Co
 
 
 def _before(small: CondensedDataset) -> Any:
-    """The real images that S_val was learned from; None if it was not, or the data cannot be read again."""
+    """The real images that S_val started from; None if it was not learned or the data cannot be read."""
     if small.meta["val_method"] not in STARTED_FROM_REAL:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What the modules behind ``python -m hcdc.experiments.MODULE`` share: arguments, kept copies, records."""
+"""Shared by the modules behind ``python -m hcdc.experiments.MODULE``: arguments, stored copies, records."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ from hcdc.datasets import CondensedDataset
 
 
 def as_command(main: Callable[[], None]) -> None:
-    """Run a module's ``main``; input that cannot be used ends with a sentence and exit code 2.
-
-    Other errors of ours end with exit code 1; what should not happen keeps its traceback.
-    """
+    """Run a module's ``main``. Invalid input ends with a sentence and exit code 2, other known errors with
+    exit code 1; unexpected errors keep their traceback."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         main()
@@ -33,40 +31,35 @@ def as_command(main: Callable[[], None]) -> None:
 
 
 def protocol_parser(words: str | None, dataset: str, seeds: str = "0") -> argparse.ArgumentParser:
-    """A parser with what every protocol takes.
-
-    Args:
-        words: The module's docstring.
-        dataset, seeds: Where nothing is said.
-    """
+    """A parser with the arguments of every protocol; ``words`` is the module's docstring."""
     parser = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", default=dataset)
     parser.add_argument("--seeds", default=seeds)
-    parser.add_argument("--out", required=True, help="the file to which records are appended")
+    parser.add_argument("--out", required=True, help="file to append records to")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     return parser
 
 
 def integers(argument: str, text: str) -> list[int]:
-    """The numbers of an argument such as ``--seeds 100,101``."""
+    """Parse an argument such as ``--seeds 100,101``."""
     try:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:
         numbers = [-1]
     if min(numbers) < 0:
-        raise InputError(f"{argument} {text}: give whole numbers from 0 on, with commas between them")
+        raise InputError(f"{argument} {text}: give whole numbers from 0 up, separated by commas")
     return numbers
 
 
 def check_names(argument: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse a name that is not among the known ones."""
+    """Refuse unknown names."""
     for name in given:
         if name not in (known := list(known)):
             raise unknown_name(argument, name, known)
 
 
 def settings_by_method(argument: str, given: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Settings from ``METHOD.SETTING=NUMBER``, given once or more often."""
+    """Parse ``METHOD.SETTING=NUMBER`` arguments."""
     options: dict[str, dict[str, Any]] = {}
     for each in given:
         found = re.fullmatch(r"(\w+)\.(\w+)=(\S+)", each)
@@ -75,20 +68,20 @@ def settings_by_method(argument: str, given: Sequence[str]) -> dict[str, dict[st
         except json.JSONDecodeError:
             number = None
         if found is None or number is None:
-            raise InputError(f"{argument} {each}: give METHOD.SETTING=NUMBER, as in dc.iterations=100")
+            raise InputError(f"{argument} {each}: give METHOD.SETTING=NUMBER, e.g. dc.iterations=100")
         options.setdefault(found[1], {})[found[2]] = number
     return options
 
 
 def kept_file(folder: str | Path, planned: Plan) -> Path:
-    """Where the copy of a plan is kept."""
+    """Where the copy made by a plan is stored."""
     meta = planned.meta
     named = (meta["method"], meta["val_method"], planned.train_size, planned.seed, planned.key()[:12])
     return Path(folder) / f"{'-'.join(map(str, named))}.hcdc"
 
 
 def made_copy(planned: Plan, folder: str | Path | None, device: str) -> CondensedDataset:
-    """The copy of a plan; one that is kept in ``folder`` is not made again."""
+    """The copy made by a plan, or read from ``folder`` if it is stored there."""
     if folder is None:
         return planned.run(device=device)
     file = kept_file(folder, planned)
@@ -99,7 +92,7 @@ def made_copy(planned: Plan, folder: str | Path | None, device: str) -> Condense
 
 
 def rounded(value: Any) -> Any:
-    """Plain JSON with five digits after the point."""
+    """JSON with numbers rounded to five decimals."""
     if isinstance(value, dict):
         return {k: rounded(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

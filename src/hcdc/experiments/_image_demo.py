@@ -1,13 +1,12 @@
-"""The demo of images: small copies of handwritten digits, a search over cells on each; offline.
+"""The image demo: makes copies of handwritten digits, searches cells on each and compares; offline.
 
-Truth on so small a data set is partly chance, so the demo also trains every candidate a second time and says
-how far the full data agrees with itself: no copy can be expected to rank much better than that.
+On so small a data set the truth is partly chance. The demo therefore trains every candidate twice and reports
+how well the full data agrees with itself; a copy can hardly rank better than that.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import os
 from collections.abc import Iterator
@@ -22,41 +21,39 @@ from hcdc.condensers import condense
 from hcdc.core import ranks
 from hcdc.core.configs import Config
 from hcdc.core.errors import require
-from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.datasets import CondensedDataset, Images, data
 from hcdc.evaluation import Evaluation, evaluate
-from hcdc.experiments._demo import PRESET, RIVALS, Demo, made_folder, one_thread
+from hcdc.experiments._demo import PRESET, RIVALS, Demo, made_folder, one_thread, write_evaluation
 from hcdc.reporting import image_grid, write_figures, write_report
 from hcdc.spaces import NASBench201, Space
 from hcdc.tasks import ImageTask
 from hcdc.training import Job, score
 
 CELLS, CHANNELS = 2, 4
-"""Of the networks; NAS-Bench-201 has 5 and 16."""
+"""Size of the networks; NAS-Bench-201 has 5 and 16."""
 TRAIN_SIZE = 100
-"""Training images of each copy, ten a class; the digits have 899."""
+"""Training images per copy, ten per class; the digits have 899."""
 CANDIDATES = 20
 PROBES, COMPANIONS = 8, 4
-"""Cells whose full-data result HCDC learns from, and those trained on the copy alone; else 20 and 60."""
+"""Cells whose full-data results HCDC learns from, and cells trained only on the copy; usually 20 and 60."""
 EPOCHS = 6
-"""Of a training on the full data; the default is 20, the benchmark has 200."""
+"""Epochs per full-data training; the default is 20, the benchmark has 200."""
 RECIPE = {"seeds": 2, "lr": 0.2}
-"""Of a cell on a copy: initialisations and learning rate; the defaults are 8 and .05. Few steps need a
-higher rate: on 24 other cells the loss on the validation images ranks at .94 with it, at .59 without
-(records/tuning/digits.json)."""
+"""Initialisations and learning rate on a copy; the default rate is .05. Few steps need a higher rate: on 24
+other cells the validation loss reaches Spearman .94 with it, .59 without (records/tuning/digits.json)."""
 PHASES = 17
-"""Steps that progress counts: S_train and the judging of each copy, random's S_val, probes on the full data,
-on two copies and two S_val from them, one rival, the full data twice."""
+"""Progress phases: S_train and judging for each copy, random's S_val, probes on the full data and on two
+copies, two learned S_val, one rival, the full data twice."""
 SURE = 0.8
-"""Agreement of the truth with a second seed below which the demo says that it is low."""
+"""Below this agreement between two seeds of the truth, the demo warns."""
 TITLE = "hcdc demo: small copies of handwritten digits (shortened)"
 
 
 @dataclass(frozen=True)
 class Copy:
-    """One way to make a copy: method, what makes S_val, settings that shorten it, whether rivals are run."""
+    """How to make a copy: method, what makes S_val, settings that shorten it, and whether rivals run."""
 
     method: str
     val_method: str | None
@@ -70,22 +67,16 @@ COPIES = {
     "hcdc-weighted": Copy("hcdc", "weighted", {"probes": PROBES, "companions": COMPANIONS}, rivals=True),
     "hcdc-probes": Copy("hcdc", "probes", {"probes": PROBES, "companions": COMPANIONS}),
 }
-"""DM as published makes no validation set, so random images are its S_val."""
+"""Published DM makes no validation set, so its S_val is random images."""
 
 
 def run_image_demo(
     out: str | os.PathLike[str], device: str = "cpu", seed: int = 0, progress: Progress | None = None
 ) -> Demo:
-    """Condense the digits with random, DM and HCDC; search cells on each copy and on all of the digits.
+    """Condense the digits with random, DM and HCDC; search cells on each copy and on all digits.
 
-    Networks, schedules and the number of probes are cut down, so the figures are not those of the methods at
-    their best. Equal seeds give equal files and figures, seconds apart.
-
-    Args:
-        out: Folder for the condensed files, the evaluations, the figures and ``report.html``.
-        device: Where to compute.
-        seed: Decides every random draw.
-        progress: Where progress is reported.
+    Networks, schedules and the number of probes are reduced, so it does not show the methods at their best.
+    Equal seeds give equal files and figures, apart from seconds; files are those of `run_demo`.
     """
     require("matplotlib", "plot")
     folder = made_folder(out)
@@ -99,8 +90,7 @@ def run_image_demo(
     source = f"{EPOCHS} epochs; a second seed agrees by {agreed:.2f}"
     evaluations = [dataclasses.replace(evaluation, truth_source=source) for evaluation in evaluations]
     for name, evaluation in zip(COPIES, evaluations):
-        text = json.dumps(evaluation.to_json(), indent=1, sort_keys=True) + "\n"
-        write_atomic(folder / f"{name}.evaluation.json", text)
+        write_evaluation(evaluation, folder, name)
     before = [_before(task, small) for small in copies]
     figures = write_figures(evaluations, folder)
     for name, small, start in zip(COPIES, copies, before):
@@ -112,7 +102,7 @@ def run_image_demo(
 
 @contextmanager
 def _results_in(folder: Path) -> Iterator[None]:
-    """Full-data results are kept in ``folder`` meanwhile, those of probes too."""
+    """Keep full-data results, also those of probes, in ``folder`` meanwhile."""
     old = os.environ.get("HCDC_CACHE")
     os.environ["HCDC_CACHE"] = str(folder)
     try:
@@ -130,33 +120,19 @@ def _copy(
     """Make, save and judge one copy."""
     how, file = COPIES[name], folder / f"{name}.hcdc"
     progress.report(f"{name}: condensing {len(task.train):,} digits to {TRAIN_SIZE}")
-    with one_thread():  # candidates are searched below on threads of their own
+    with one_thread():  # the search below has its own threads
         small = condense(
-            task,
-            space,
-            how.method,
-            train_size=TRAIN_SIZE,
-            seed=seed,
-            val_method=how.val_method,
-            options=how.options,
-            truth_epochs=EPOCHS,
-            recipe=RECIPE,
-            device=device,
-            checkpoint=folder / f".{file.name}.ckpt",
-            progress=progress,
-        )
+            task, space, how.method, train_size=TRAIN_SIZE, seed=seed, val_method=how.val_method,
+            options=how.options, truth_epochs=EPOCHS, recipe=RECIPE, device=device,
+            checkpoint=folder / f".{file.name}.ckpt", progress=progress,
+        )  # fmt: skip
     small.save(file)
     progress.report(f"{name}: searching {CANDIDATES} cells on the copy and on all digits")
     found = evaluate(
-        small,
-        candidates=CANDIDATES,
-        seed=seed,
-        task=task,
-        device=device,
+        small, candidates=CANDIDATES, seed=seed, task=task, device=device, progress=progress,
         rivals=RIVALS if how.rivals else [],
-        progress=progress,
-    )
-    return small, dataclasses.replace(found, preset=PRESET)  # what makes reports say that it was shortened
+    )  # fmt: skip
+    return small, dataclasses.replace(found, preset=PRESET)  # makes reports say that the run was shortened
 
 
 def _second_opinion(
@@ -167,7 +143,7 @@ def _second_opinion(
     device: str,
     progress: Progress,
 ) -> float:
-    """Spearman of the truth with that of another seed: the same cells trained again on the full data."""
+    """Spearman between the truth and a second full-data training of the same cells."""
     configs: list[Config] = list(evaluation.configs)
     moved, recipe = task.to(device), Recipe.from_dict(small.meta["full_recipe"])
     (again,) = score(
@@ -189,12 +165,12 @@ def _before(task: ImageTask, small: CondensedDataset) -> Images | None:
 
 def _notes(agreed: float) -> tuple[str, ...]:
     doubt = ""
-    if not agreed >= SURE:  # correlation with a noisy measurement is at most the root of its reliability
+    if not agreed >= SURE:  # a correlation is at most the square root of the reliability
         most = math.sqrt(agreed) if agreed > 0 else 0.0
-        doubt = f": much of the truth is chance, and a ranking without any would reach about {most:.2f}"
+        doubt = f": much of the truth is chance, so even a perfect ranking would reach only about {most:.2f}"
     return (
-        f"shortened: networks of {3 * CELLS} cells with {CHANNELS} channels, {EPOCHS} epochs a training on "
-        f"the full data, {RECIPE['seeds']} initialisations on a copy, {PROBES} probes; these are not the "
-        "figures of the whole methods, and HCDC by aligned hypergradients is left out, as it takes minutes",
-        f"a second seed of the full data ranks the same cells with Spearman {agreed:.2f}{doubt}",
+        f"shortened: networks of {3 * CELLS} cells with {CHANNELS} channels, {EPOCHS} epochs per full-data "
+        f"training, {RECIPE['seeds']} initialisations per copy, {PROBES} probes; this does not show the "
+        "methods at their best, and HCDC by aligned hypergradients is left out because it takes minutes",
+        f"a second full-data seed ranks the same cells with Spearman {agreed:.2f}{doubt}",
     )

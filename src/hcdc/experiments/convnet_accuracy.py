@@ -2,11 +2,10 @@
 
     python -m hcdc.experiments.convnet_accuracy --dataset cifar10 --methods random,herding,dm --out FILE
 
-300 epochs without augmentation for random, K-Center, Herding, DC and KIP; 1000 epochs with it for DSA, DM and
-TM, which trains at the step size that it has learned. The last epoch counts. ``--every N`` also measures DC,
-DSA, KIP and TM at each N-th iteration. A run that is cut off continues from ``--checkpoint``. ``--keep
-FOLDER`` keeps the set as a copy for protocol ``nas201``. ``--copies FILE,FILE`` measures condensed files in
-place of methods.
+300 epochs without augmentation for random, K-Center, Herding, DC and KIP; 1000 epochs with augmentation for
+DSA, DM and TM (at its learned step size). The last epoch counts. ``--every N`` also measures DC, DSA, KIP and
+TM every N iterations. An interrupted run continues from ``--checkpoint``. ``--keep FOLDER`` stores the set as
+a copy for protocol ``nas201``. ``--copies FILE,FILE`` measures condensed files instead of methods.
 """
 
 from __future__ import annotations
@@ -47,29 +46,24 @@ def run(
     keep: str | None = None,
     val_per_class: int = 20,
 ) -> None:
-    """Condense and measure; one record a (method, seed, iteration) is appended to ``out``."""
+    """Condense and measure; appends one record per method, seed and iteration to ``out``."""
     for name, value in (("per-class", per_class), ("networks", networks), ("epochs", epochs)):
         if value is not None and value < 1:
             raise InputError(f"--{name} {value}: at least 1 is needed")
     if every < 0:
-        raise InputError(f"--every {every}: give a number of iterations, or 0 to measure the last one alone")
+        raise InputError(f"--every {every}: give a number of iterations, or 0 to measure only the last one")
     task = ImageTask(data(dataset))  # type: ignore[arg-type]
     sizes = per_class * task.num_classes, (1 if keep is None else val_per_class) * task.num_classes
     plans = [copy_plan(task, method, seed, sizes, options) for method in methods for seed in seeds]
-    for planned in plans:  # all were checked before the first is made
+    for planned in plans:  # all are checked before the first is made
         settings, seconds, begun = planned.reducer.settings(), 0.0, time.perf_counter()
         store = Checkpoint(None)
-        if folder is not None:  # other data or settings, other checkpoints
+        if folder is not None:  # keyed by data and settings
             store = Checkpoint(Path(folder) / f"{planned.key()}.checkpoint", planned.key())
         for now in planned.reducer.iterates(
-            task.to(device),
-            "train",
-            sizes[0],
-            planned.seed,
-            progress=Progress(),
-            checkpoint=store,
-            every=every,
-        ):
+            task.to(device), "train", sizes[0], planned.seed,
+            progress=Progress(), checkpoint=store, every=every,
+        ):  # fmt: skip
             seconds += time.perf_counter() - begun
             if keep is not None and now.iteration is None:
                 record = {"condense_seconds": seconds, "phases": {"train": seconds, "val": 0.0}}
@@ -94,7 +88,7 @@ def measure(
     epochs: int | None,
     device: str,
 ) -> None:
-    """Train ConvNets on a condensed set and append the record of it, which says ``what`` the set is."""
+    """Train ConvNets on a condensed set and append a record that describes it by ``what``."""
     augment, seed = what["method"] in AUGMENTED, what["seed"]
     recipe = ConvNetRecipe(lr=what.get("step_size", ConvNetRecipe.lr))
     found = convnet_accuracy(
@@ -108,13 +102,13 @@ def measure(
 def run_copies(
     dataset: str, files: list[str], out: str, *, networks: int = 20, epochs: int | None = None, device: str
 ) -> None:
-    """Measure the training sets of condensed files of a data set."""
+    """Measure the training sets of condensed files."""
     task = ImageTask(data(dataset))  # type: ignore[arg-type]
     copies = [CondensedDataset.load(file) for file in files]
     prints = task.data.fingerprint()
     for file, copy in zip(files, copies):
         if copy.meta["data"].get("fingerprint") != prints:
-            raise InputError(f"'{file}' is a copy of other data than '{dataset}'")
+            raise InputError(f"'{file}' was not made from '{dataset}'")
     for copy in copies:
         meta = copy.meta
         what = {"method": meta["train_method"], "per_class": len(copy.train) // task.num_classes}
@@ -126,15 +120,15 @@ def run_copies(
 def main() -> None:
     parser = protocol_parser(__doc__, "cifar10")
     parser.add_argument("--methods", default="random")
-    parser.add_argument("--copies", help="condensed files, in place of methods")
+    parser.add_argument("--copies", help="condensed files to measure instead of methods")
     parser.add_argument("--per-class", type=int, default=50)
     parser.add_argument("--networks", type=int, default=20)
-    parser.add_argument("--iterations", type=int, help="in place of the preset's")
+    parser.add_argument("--iterations", type=int, help="default: the preset's")
     parser.add_argument("--every", type=int, default=0)
-    parser.add_argument("--epochs", type=int, help="in place of the published ones; for trials")
+    parser.add_argument("--epochs", type=int, help="default: as published; for tests")
     parser.add_argument("--checkpoint", help="a folder")
     parser.add_argument("--keep", help="a folder")
-    parser.add_argument("--val-per-class", type=int, default=20, help="random images of kept copies")
+    parser.add_argument("--val-per-class", type=int, default=20, help="for stored copies")
     given = parser.parse_args()
     shared = {"networks": given.networks, "epochs": given.epochs, "device": given.device}
     if given.copies is not None:

@@ -1,4 +1,4 @@
-"""Protocol ``filters-80``: rank 80 fresh graph filters on condensed copies of a graph.
+"""Protocol ``filters-80``: rank 80 new graph filters on condensed copies of a graph.
 
 Powers of P, k = 0..3, lambda uniform in [-1, 1]^4, 2 layers, width 64, 200 Adam steps, lr .01, wd 5e-4; truth
 is the mean last-step validation accuracy of 3 seeds. Settings were tuned on seeds 0-2; records use seeds
@@ -19,14 +19,7 @@ from hcdc.condensers import plan
 from hcdc.core import records
 from hcdc.datasets import data
 from hcdc.evaluation import evaluate
-from hcdc.experiments._command import (
-    as_command,
-    check_names,
-    integers,
-    made_copy,
-    protocol_parser,
-    rounded,
-)
+from hcdc.experiments._command import as_command, check_names, integers, made_copy, protocol_parser, rounded
 from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import GraphTask
 
@@ -57,11 +50,11 @@ def run(
     copies: str | Path | None = None,
     options: dict[str, Any] | None = None,
 ) -> None:
-    """Condense and judge; one record a (size, seed, method) is appended to ``out``, whatever it shows.
+    """Condense and judge; appends one record per size, seed and method to ``out``.
 
     Args:
-        copies: A folder of copies, which are not made again.
-        options: Overrides of HCDC's settings (for trials of the protocol, never for its records).
+        copies: A folder of stored copies, which are reused.
+        options: Changes to HCDC's settings, for tests of the protocol only.
     """
     check_names("--methods", methods, METHODS)
     task = GraphTask(data(dataset))  # type: ignore[arg-type]
@@ -87,7 +80,7 @@ def run(
 
 
 def short(found: dict[str, Any]) -> dict[str, Any]:
-    """The record without what the seed gives again, numbers rounded."""
+    """The record, rounded, without what follows from the seed."""
     return {key: rounded(value) for key, value in found.items() if key not in ("configs", "note")}
 
 
@@ -97,8 +90,8 @@ def main() -> None:
     parser.add_argument("--methods", default="hcdc")
     parser.add_argument("--candidates", type=int, default=80)
     parser.add_argument("--cache")
-    parser.add_argument("--copies", help="a folder of copies, which are not made again")
-    parser.add_argument("--options", default="{}", help="JSON overrides of HCDC's settings, for trials only")
+    parser.add_argument("--copies", help="folder of stored copies, which are reused")
+    parser.add_argument("--options", default="{}", help="changes to HCDC's settings, as JSON; for tests")
     given = parser.parse_args()
     run(
         given.dataset, integers("--sizes", given.sizes), integers("--seeds", given.seeds),

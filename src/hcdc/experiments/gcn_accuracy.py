@@ -1,9 +1,9 @@
-"""Protocol ``gcn-accuracy``: test accuracy of a GCN trained on a condensed graph, as GCond publishes it.
+"""Protocol ``gcn-accuracy``: test accuracy of a GCN trained on a condensed graph, as published for GCond.
 
     python -m hcdc.experiments.gcn_accuracy --dataset cora --sizes 35,70 --methods gcond --out FILE
 
-Two layers, 256 hidden units, dropout .5, Adam lr .01 with a cut to a tenth halfway, 600 steps; the step with
-the best accuracy on the original validation nodes is tested. The last step is reported beside it.
+Two layers, 256 hidden units, dropout .5, 600 Adam steps, lr .01 divided by ten halfway. Tests the step with
+the best accuracy on the original validation nodes, and the last step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def run(
     preset: str | None = None,
     device: str = "cpu",
 ) -> None:
-    """Condense and test; one record a (method, size, seed) is appended to ``out``."""
+    """Condense and test; appends one record per method, size and seed to ``out``."""
     graph: Any = data(dataset)
     for method in methods:
         for size in sizes:

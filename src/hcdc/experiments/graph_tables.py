@@ -1,4 +1,4 @@
-"""Tables of protocols ``filters-80`` and ``gnn-zoo``: candidates on graphs ranked on copies and by rivals."""
+"""Tables of protocols ``filters-80`` and ``gnn-zoo``: graph candidates ranked on copies and by rivals."""
 
 from __future__ import annotations
 
@@ -41,10 +41,9 @@ RIVALS = {
     "equal-cost": "full data, one-seed training",
     "parameter-count": "number of parameters",
 }
-"""In the records, ``equal-cost`` is cut off at one whole training of one seed: it never reached
-equal cost."""
+"""In the records, ``equal-cost`` stops at one whole training with one seed, before it reaches equal cost."""
 SHOWN = ("real-val-loss",)
-"""Rivals that have a row even where they were not run."""
+"""Rivals that have a row even if they were not run."""
 
 
 def key(record: Record) -> Key:
@@ -57,7 +56,7 @@ def head(columns: Sequence[Key]) -> list[str]:
 
 
 def scores(found: Sequence[Record], figure: str = "spearman") -> dict[str, dict[Key, dict[int, float]]]:
-    """``{method or rival: {(data set, size): {seed: figure}}}``; the last record of a seed counts."""
+    """``{method or rival: {(data set, size): {seed: figure}}}``; the last record per seed counts."""
     table: dict[str, dict[Key, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for record in found:
         value = record.get(figure)
@@ -82,7 +81,7 @@ def cell(values: Sequence[float], digits: int = 3) -> str:
 
 
 def ours(found: Sequence[Record], column: Key) -> list[Record]:
-    """HCDC's records of a column."""
+    """HCDC's records for a column."""
     return [r for r in found if r["label"] == "hcdc" and key(r) == column]
 
 
@@ -91,7 +90,7 @@ def _mean(found: Sequence[Record], figure: Callable[[Record], float]) -> float:
 
 
 def _spent(record: Record) -> float:
-    """Seconds of condensing and of ranking all candidates on the copy."""
+    """Seconds for condensing and for ranking all candidates on the copy."""
     return float(record["condense_seconds"] + record["proxy_seconds"])
 
 
@@ -102,13 +101,13 @@ def _rival_seconds(record: Record, name: str) -> float:
 
 
 def _percent(shares: Sequence[float]) -> str:
-    """``10 - 13 %``, or one number where they round alike."""
+    """``10 - 13 %``, or one number if both round to it."""
     bounds = sorted({f"{100 * min(shares):.0f}", f"{100 * max(shares):.0f}"}, key=int)
     return f"{' - '.join(bounds)} % of HCDC's seconds"
 
 
 def _with_share(name: str, found: Sequence[Record]) -> str:
-    """A rival's words; trainings on the full data say what part of HCDC's seconds they take."""
+    """A rival's description; full-data trainings add their share of HCDC's seconds."""
     if name not in ("early-stopping", "equal-cost"):
         return RIVALS[name]
     groups = [ours(found, column) for column in dict.fromkeys(key(r) for r in found)]
@@ -117,9 +116,9 @@ def _with_share(name: str, found: Sequence[Record]) -> str:
 
 
 def _same_seconds(found: Sequence[Record]) -> tuple[str, dict[Key, str]]:
-    """What HCDC's total seconds buy on the full data: its words, and what it reaches in each column.
+    """What HCDC's total seconds buy on the full data: a description, and the result per column.
 
-    Where all candidates can be trained with as many seeds as the truth, the ranking is the truth itself.
+    If they suffice for all candidates with as many seeds as the truth, the ranking is the truth itself.
     """
     groups = {column: ours(found, column) for column in dict.fromkeys(key(r) for r in found)}
     shares = {c: _mean(g, lambda r: r["full_seconds"]) / _mean(g, _spent) for c, g in groups.items() if g}
@@ -172,12 +171,11 @@ def gain_table(found: Sequence[Record]) -> str:
 def by_test_table(found: Sequence[Record]) -> str:
     """Spearman's correlation with test accuracy instead of validation accuracy, over seeds.
 
-    The records hold the scores that copies give, but not those of rivals.
+    The records hold the scores of copies but not those of rivals.
     """
     table: dict[str, dict[Key, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for r in found:
-        by_test = spearman(r["test"], r["proxy"])
-        table[r["label"]][key(r)][r["seed"]] = by_test
+        table[r["label"]][key(r)][r["seed"]] = spearman(r["test"], r["proxy"])
         if r["label"] == "hcdc":
             table["truth"][key(r)][r["seed"]] = spearman(r["test"], r["truth"])
     rows = [
@@ -189,7 +187,7 @@ def by_test_table(found: Sequence[Record]) -> str:
 
 
 def pick_table(found: Sequence[Record]) -> str:
-    """Test accuracy, in points, of each copy's pick minus that of the full data's own pick."""
+    """Test accuracy of each copy's pick minus that of the full data's pick, in points."""
     table, best = scores(found, "selected_test_accuracy"), scores(found, "best_test_accuracy")
     rows = []
     for name, words in {**COPIES, **RIVALS}.items():
@@ -206,9 +204,9 @@ def pick_table(found: Sequence[Record]) -> str:
 
 
 def cost_table(found: Sequence[Record]) -> str:
-    """Seconds of HCDC and of three ways to train on the full data, and the trials from which HCDC pays.
+    """Seconds for HCDC and for three ways to train on the full data, and the trials from which HCDC pays off.
 
-    Against three seeds that is the mean of what was recorded, else it follows from the mean seconds.
+    Against three seeds this is the mean of the recorded numbers; otherwise it follows from mean seconds.
     """
     rows = []
     for column in COLUMNS:
@@ -233,7 +231,7 @@ def cost_table(found: Sequence[Record]) -> str:
 
 
 def others_table(found: Sequence[Record]) -> str:
-    """Graphs beyond the protocol's two, default settings, one seed: what every ranking reached."""
+    """Other graphs, with default settings and one seed: the result of every ranking."""
     rows = []
     for r in found:
         if r["protocol"] == "filters-80" and key(r) in PAPER:

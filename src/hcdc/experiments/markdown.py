@@ -1,4 +1,4 @@
-"""Tables of Markdown in documents, each between ``<!-- NAME -->`` and ``<!-- /NAME -->``."""
+"""Markdown tables in documents, each between ``<!-- NAME -->`` and ``<!-- /NAME -->``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MARKED = re.compile(r"<!-- ([\w-]+) -->\n.*?<!-- /\1 -->", re.DOTALL)
 
 
 def table_text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with its head."""
+    """A Markdown table."""
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 

@@ -1,16 +1,16 @@
 """Protocol ``nas201``: rank at least 500 held-out NAS-Bench-201 cells on copies of CIFAR.
 
-Each copy has 500 training and 200 validation images (CIFAR-10). The judging cells are trained on it, by the
-published protocol (50 epochs, lr .025, one initialisation) or by the calibrated recipe, and what they reach
-is recorded by cell and initialisation; `hcdc.experiments.nas201_tables` makes draws of 100 cells, intervals,
-regrets and costs from these. The first 1,512 cells of the space's order were used to choose settings and
-judge nothing; probes, companions and trajectories come from the cells after the judges. Probes see the
-table's validation accuracy, never test accuracy. Initialisations of the judges and the 2,000 real validation
-images are drawn anew for each seed. Copies may be judged on the first of the judging cells alone.
+Each copy has 500 training and 200 validation images (CIFAR-10). The judging cells are trained on it by the
+published protocol (50 epochs, lr .025, one initialisation) or by the calibrated recipe, and their results are
+recorded per cell and initialisation. From these, `hcdc.experiments.nas201_tables` computes draws of 100
+cells, intervals, regrets and costs. The first 1,512 cells in the order of the space were used to choose
+settings and judge nothing. Probes, companions and trajectories come from the cells after the judges. Probes
+see the table's validation accuracy, never test accuracy. Initialisations of the judges and the 2,000 real
+validation images are new draws for each seed. ``--cells`` judges with only the first of the judging cells.
 
-``--total`` is the paper's way to count: ``--per-class`` images in all, split as the original is into training
-and validation images; copies of other methods are split themselves, so that their validation images are
-condensed ones.
+``--total`` counts as the paper does: ``--per-class`` images in total, split into training and validation
+images in the original ratio. Copies of other methods are split too, so their validation images are condensed
+ones.
 
     python -m hcdc.experiments.nas201 --dataset cifar10 --table T.csv.gz --rows hcdc --seeds 100 --out F.jsonl
 """
@@ -51,17 +51,17 @@ from hcdc.truth import NASBench201Table, TableTruth
 
 PROTOCOL = "nas201"
 TUNING = 1512
-"""Cells that chose settings; 512 of them judged an earlier version."""
+"""Cells used to choose settings; 512 of them judged an earlier version."""
 RECIPES = ("calibrated", "published")
 MODES = ("probes", "weighted", "aligned", "both")
 """HCDC's validation sets: (b), (d), (a) and (c)."""
 MAKING = ("condense_seconds", "phases", "probe_seconds", "full_trainings", "history")
-"""What a record says about making a copy."""
+"""What a record keeps about the making of a copy."""
 log = logging.getLogger("hcdc")
 
 
 def published_recipe(train_size: int) -> dict[str, Any]:
-    """50 epochs, one initialisation: how the paper's candidates are trained on copies."""
+    """How the paper trains candidates on copies: 50 epochs, one initialisation."""
     return Recipe(
         steps=50 * math.ceil(train_size / 64), lr=0.025, weight_decay=3e-4, seeds=1, optimizer="sgd",
         batch=64, lr_end=0.001, clip=5.0,
@@ -69,14 +69,14 @@ def published_recipe(train_size: int) -> dict[str, Any]:
 
 
 def judging_cells(count: int) -> list[Config]:
-    """The cells that judge: none of them chose a setting."""
+    """The cells that judge; none of them was used to choose settings."""
     return NASBench201(skip=TUNING).candidates()[:count]
 
 
 def copy_plan(
     task: Task, method: str, seed: int, sizes: tuple[int, int], options: Mapping[str, Any] | None = None
 ) -> Plan:
-    """A copy with random validation images, in which an S_train is kept."""
+    """The plan of a copy with random validation images, to hold an S_train."""
     return plan(
         task, NASBench201(), method, train_size=sizes[0], val_size=sizes[1], seed=seed, val_method="random",
         options=options,
@@ -84,7 +84,7 @@ def copy_plan(
 
 
 def split(small: CondensedDataset, val_size: int, seed: int) -> CondensedDataset:
-    """A copy whose training images are split into its own training and validation images, class by class."""
+    """Split a copy's training images, class by class, into training and validation images."""
     whole, classes = small.train, small.num_classes or 1
     order = torch.randperm(len(whole), generator=stream(seed, "nas201-split"))
     members = [order[whole.y.cpu()[order] == label] for label in range(classes)]
@@ -94,7 +94,7 @@ def split(small: CondensedDataset, val_size: int, seed: int) -> CondensedDataset
 
 
 def scored(found: Ranking, metric: str | None) -> dict[str, Any]:
-    """Loss and accuracy of each cell, and both by initialisation; a cell that diverged is last."""
+    """Loss and accuracy per cell, and per initialisation; diverged cells rank last."""
     means = {what: np.asarray(some, float).mean(1) for what, some in found.repeats.items()}
     proxy = np.asarray(found.proxy, float)
     means |= {"loss": -proxy} if metric == "loss" else {"score": proxy}
@@ -103,11 +103,7 @@ def scored(found: Ranking, metric: str | None) -> dict[str, Any]:
 
 
 class Protocol:
-    """One data set, its judges and where records go.
-
-    Args:
-        given: What the command was told, see `parser`.
-    """
+    """One data set, its judges and the file for records; ``given`` are the arguments of `parser`."""
 
     def __init__(self, given: Namespace):
         self.task = ImageTask(data(given.dataset))  # type: ignore[arg-type]
@@ -120,13 +116,13 @@ class Protocol:
         recipe = {"metric": "loss", "steps": given.steps, "seeds": given.initialisations}
         self.recipe = {name: value for name, value in recipe.items() if value is not None}
         classes, per_class = self.task.num_classes, given.per_class
-        self.copied = per_class * classes, given.val_per_class * classes  # sizes of copies of other methods
+        self.copied = per_class * classes, given.val_per_class * classes  # sizes for other methods
         self.sizes = self.copied
         if given.total:
             share = len(self.task.val) / (len(self.task.train) + len(self.task.val))
             held = max(1, round(per_class * share))
             if held >= per_class:
-                raise InputError(f"--total --per-class {per_class}: at least 2 are needed to split them")
+                raise InputError(f"--total --per-class {per_class}: at least 2 are needed for a split")
             self.sizes = (per_class - held) * classes, held * classes
         made = plan(self.task, self.space, train_size=self.sizes[0], val_method="real", recipe=self.recipe)
         self.shared = {
@@ -138,12 +134,12 @@ class Protocol:
     # --- copies -------------------------------------------------------------------------------------------
 
     def s_train(self, method: str, seed: int, sizes: tuple[int, int]) -> CondensedDataset:
-        """The copy that holds an S_train."""
+        """A copy that holds an S_train."""
         planned = copy_plan(self.task, method, seed, sizes, self.options.get(method))
         return made_copy(planned, self.keep, self.device)
 
     def way(self, mode: str, seed: int, **s_train: Any) -> Plan:
-        """What makes one of HCDC's validation sets."""
+        """The plan for one of HCDC's validation sets."""
         given = self.options.get("hcdc", {})
         others = {name for way in MODES for name in VALIDATIONS[way].names()} - {*VALIDATIONS[mode].names()}
         options = {name: value for name, value in given.items() if name not in others}
@@ -155,7 +151,7 @@ class Protocol:
     def plain(
         self, s_train: CondensedDataset, mode: str, seed: int, recipe: Mapping[str, Any] | None = None
     ) -> CondensedDataset:
-        """A copy with random validation images, or with the real ones (2,000 at most)."""
+        """A copy with random validation images, or with up to 2,000 real ones."""
         size = self.sizes[1] if mode == "random" else None
         return plan(
             self.task, self.space, s_train=s_train, val_method=mode, seed=seed, val_size=size,
@@ -167,7 +163,7 @@ class Protocol:
     def judge(
         self, small: CondensedDataset, beside: dict[str, CondensedDataset], cells: list[Config], seed: int
     ) -> Evaluation:
-        """What cells reach on a copy and on those beside it."""
+        """Evaluate cells on a copy and on those beside it."""
         return evaluate(
             small, candidates=cells, seed=seed, task=self.task, truth=self.truth, rivals=False, beside=beside,
             cache=self.keep, device=self.device,
@@ -179,7 +175,7 @@ class Protocol:
         records.append(self.out, told)
 
     def write_truth(self) -> None:
-        """What the table says of the judging cells, and what is free to know."""
+        """Record the table's results for the judging cells, their sizes and features."""
         cells, truth, classes = self.cells, self.truth, self.task.num_classes
         self.write(
             "truth",
@@ -193,7 +189,7 @@ class Protocol:
         )
 
     def hcdc(self, seed: int, train_method: str, draws: int, modes: Sequence[str]) -> None:
-        """HCDC's validation sets for one S_train, with random and real ones beside them."""
+        """Judge HCDC's validation sets for one S_train, beside random and real ones."""
         base = self.s_train(train_method, seed, self.sizes)
         copies = {mode: self.plain(base, mode, seed) for mode in ("random", "real")}
         for mode in modes:
@@ -227,8 +223,8 @@ class Protocol:
         log.info("seed %d judged on %d cells in %.1f s", seed, found.candidates, found.proxy_seconds)
 
     def copies(self, methods: Sequence[str], seed: int, recipes: Sequence[str]) -> None:
-        """Judge by copies of other methods: each one's S_train and the same random validation images or, of
-        a total, validation images of its own."""
+        """Judge copies of other methods, with the same random validation images or, with ``--total``, their
+        own."""
         for method in methods:
             made = self.s_train(method, seed, self.copied)
             base = split(made, self.sizes[1], seed) if self.total else made
@@ -248,21 +244,21 @@ class Protocol:
 
 
 def parser() -> ArgumentParser:
-    """What the command takes."""
+    """The arguments of the command."""
     parser = protocol_parser(__doc__, "cifar10", "100")
-    parser.add_argument("--benchmark", default="cifar10", help="the table's columns, cifar10 or cifar100")
+    parser.add_argument("--benchmark", default="cifar10", help="columns of the table: cifar10 or cifar100")
     parser.add_argument("--table", required=True)
     parser.add_argument("--rows", default="hcdc", help=f"hcdc, or some of {','.join(REDUCERS)}")
     parser.add_argument("--modes", default="probes,weighted")
     parser.add_argument("--recipes", default="calibrated,published")
     parser.add_argument("--train-method", default="random")
     parser.add_argument("--draws", type=int, default=5)
-    parser.add_argument("--judges", type=int, default=512, help="judging cells, which nothing is made with")
-    parser.add_argument("--cells", type=int, help="the first so many of them judge; all by default")
-    parser.add_argument("--keep", help="a folder of copies, which are not made again")
+    parser.add_argument("--judges", type=int, default=512, help="judging cells, never used to make copies")
+    parser.add_argument("--cells", type=int, help="judge with only the first so many; default: all")
+    parser.add_argument("--keep", help="folder of stored copies, which are reused")
     parser.add_argument("--set", action="append", default=[], help="METHOD.SETTING=NUMBER")
-    parser.add_argument("--steps", type=int, help="steps of the calibrated recipe, in place of 10 epochs")
-    parser.add_argument("--initialisations", type=int, help="of the calibrated recipe, in place of 16")
+    parser.add_argument("--steps", type=int, help="steps of the calibrated recipe; default: 10 epochs")
+    parser.add_argument("--initialisations", type=int, help="of the calibrated recipe; default: 16")
     parser.add_argument("--per-class", type=int, default=50)
     parser.add_argument("--val-per-class", type=int, default=20)
     parser.add_argument("--total", action="store_true", help="--per-class counts S_train and S_val together")
@@ -278,7 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     seeds, others = integers("--seeds", given.seeds), [row for row in rows if row != "hcdc"]
     protocol = Protocol(given)
     check_names("method of --set", protocol.options, ("hcdc", *REDUCERS))
-    for mode in modes if "hcdc" in rows else ():  # what cannot be made is refused before anything is written
+    for mode in modes if "hcdc" in rows else ():  # fail before anything is written
         protocol.way(mode, 0, train_size=protocol.sizes[0])
     for row in others:
         copy_plan(protocol.task, row, 0, protocol.copied, protocol.options.get(row))

@@ -1,4 +1,4 @@
-"""Statistics of rankings over draws of cells: rank agreement, regret, gains with intervals."""
+"""Statistics over draws of cells: rank agreement, regret, gains with intervals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hcdc.core.seeds import numpy_stream
 from hcdc.experiments.nas201_rankings import CELLS, Array, Ranking
 
 DRAWS, REGRET_DRAWS = 1_000, 10_000
-"""Draws of 100 cells for correlations, and for regrets, which are noisier."""
+"""Draws of 100 cells for correlations and for regrets, which are noisier."""
 TOP, PROMOTED, PROBES = 30, 5, 20
 Indices = NDArray[np.int64]
 Singles = NDArray[np.float32]
@@ -23,27 +23,27 @@ Singles = NDArray[np.float32]
 
 @functools.cache
 def draws(cells: int, number: int = DRAWS) -> Indices:
-    """Draws of 100 cells ``[number, 100]``, the same for all rows that were judged on as many."""
+    """Draws of 100 cells ``[number, 100]``, the same for all rows with as many judging cells."""
     rng = numpy_stream(0, "nas201-draws")
     return np.stack([rng.permutation(cells)[: min(CELLS, cells)] for _ in range(number)])
 
 
 def pooled(ranked: Sequence[Ranking], values: Sequence[Any]) -> Array:
-    """Values of every run ``[runs, ...]``, in which condensations weigh equally however many draws of probes
-    each had."""
+    """Values of every run ``[runs, ...]``, repeated so that condensations weigh equally despite different
+    numbers of draws."""
     runs = Counter(one.seed for one in ranked)
     times = math.lcm(*runs.values())
     return np.repeat(np.asarray(values, float), [times // runs[one.seed] for one in ranked], axis=0)
 
 
 class Samples:
-    """Spearman's correlations with a truth on many samples of its cells at once.
+    """Spearman's correlations with a truth on many samples of cells at once.
 
-    Ranks are whole or half numbers, so single precision holds them exactly.
+    Ranks are multiples of one half, which single precision holds exactly.
 
     Args:
         truth: Full-data scores ``[n]``.
-        cells: The cells of each sample, repeats allowed ``[samples, m]``.
+        cells: The cells of each sample ``[samples, m]``, possibly repeated.
     """
 
     def __init__(self, truth: Array, cells: Indices):
@@ -54,8 +54,8 @@ class Samples:
         self.truth = self.counts * ranks[group]
 
     def _ranks(self, values: Array) -> tuple[Singles, NDArray[np.intp], Singles]:
-        """Centred average ranks of the distinct values in each sample ``[distinct, samples]``, which of them
-        each cell has ``[n]``, and the length of each sample's vector of ranks ``[samples]``."""
+        """Centred average ranks of the distinct values in each sample ``[distinct, samples]``, the value
+        index of each cell ``[n]``, and the norm of each sample's rank vector ``[samples]``."""
         _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
         passed = self.counts[np.argsort(group, kind="stable")].cumsum(0)
         if len(sizes) < len(values):
@@ -66,7 +66,7 @@ class Samples:
         return ranks, group, np.sqrt(np.einsum("gs,gs,gs->s", held, ranks, ranks))
 
     def correlations(self, scores: Array) -> Array:
-        """One per sample; NaN where all its scores are equal."""
+        """One per sample; NaN if all its scores are equal."""
         ranks, group, length = self._ranks(scores)
         with np.errstate(invalid="ignore"):
             found: Array = np.einsum("ns,ns->s", self.truth, ranks[group]).astype(float)
@@ -74,7 +74,7 @@ class Samples:
 
 
 class Regrets:
-    """Points of test accuracy that choices lose against the best by test of each draw.
+    """Points of test accuracy that a choice loses against the best of each draw.
 
     Args:
         truth, test: Full-data validation and test accuracy of the cells ``[n]``.
@@ -90,12 +90,12 @@ class Regrets:
         self.best = test[self.cells].max(1)
 
     def _best(self, chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """The best by validation of the chosen of each draw, ``[draws]`` of ``[draws, 100]``."""
+        """The best by validation among the chosen cells of each draw, ``[draws]`` from ``[draws, 100]``."""
         places: NDArray[np.int16] = (self.place * chosen).max(1)  # the worst cell has place 0
         return self.order[places]
 
     def _lost(self, picked: NDArray[np.intp], known: tuple[float, float] | None = None) -> Array:
-        """Regret of picks ``[draws]``, or of the best probe where its validation is better."""
+        """Regret of picks ``[draws]``, or of the best probe if its validation is better."""
         reached = self.test[picked]
         if known is not None:
             reached = np.where(known[0] > self.val[picked], known[1], reached)
@@ -103,12 +103,11 @@ class Regrets:
         return lost
 
     def figures(self, ranking: Ranking) -> dict[str, Array]:
-        """``regret`` of the pick; ``promoted``: of the best by validation of the first 5 of the ranking;
-        ``equal``: of 25 that are trained on the full data in all, the probes and 5 promoted ones or, without
-        probes, 25 promoted ones. A probe may be better than all cells of a draw, so regrets may be negative.
-        """
+        """``regret``: of the pick. ``promoted``: of the best by validation among the first 5. ``equal``: of
+        the best of 25 full trainings, the 20 probes and 5 promoted cells or, without probes, 25 promoted. A
+        probe may beat all cells of a draw, so regrets may be negative."""
         width = self.cells.shape[1]
-        places = np.arange(width, dtype=np.int32)  # equal scores stand in the draw's order
+        places = np.arange(width, dtype=np.int32)  # ties keep the draw's order
         _, worse = np.unique(-ranking.scores, return_inverse=True)
         key = worse.astype(np.int32)[self.cells] * 128 + places
 
@@ -125,18 +124,16 @@ class Regrets:
         }
 
     def of_probes(self, known: tuple[float, float]) -> dict[str, Array]:
-        """``probes``: regret of the best probe; ``random``: of the probes and 5 random cells."""
+        """``probes``: regret of the best probe. ``random``: of the best of the probes and 5 random cells."""
         anyone = self._best(np.arange(self.cells.shape[1]) < PROMOTED)
         return {"probes": 100 * (self.best - known[1]), "random": self._lost(anyone, known)}
 
 
 def mean_text(values: Array, spread: bool = False) -> str:
-    """Mean of values ``[runs, draws]``, to the digits that the draws support, at most two.
+    """Mean of values ``[runs, draws]`` with at most two decimals, as many as the draws support.
 
-    Twice the standard error of the mean over draws is below one unit of the last digit shown.
-
-    Args:
-        spread: With the 5 % and 95 % quantiles over runs and draws.
+    Twice the standard error over draws is below one unit of the last digit shown. ``spread`` adds the 5 % and
+    95 % quantiles over runs and draws.
     """
     each = values.mean(0)
     error = 2 * float(each.std()) / math.sqrt(len(each))
@@ -149,13 +146,13 @@ def mean_text(values: Array, spread: bool = False) -> str:
 
 
 def _beside(mine: Ranking, theirs: Sequence[Ranking]) -> Sequence[Ranking]:
-    """Whom a run is compared with: the same probes, or else the same condensation, or else all."""
+    """What a run is compared with: the same probes, else the same condensation, else all."""
     same = [one for one in theirs if one.seed == mine.seed]
     return [one for one in same if one.draw == mine.draw] or same or theirs
 
 
 class Resampled:
-    """Gains of rankings over others: Spearman's correlation on all cells, and on resampled ones.
+    """Gains in Spearman's correlation over other rankings, on all cells and on resampled ones.
 
     Args:
         truth: Full-data scores of the cells ``[n]``.
@@ -175,21 +172,21 @@ class Resampled:
         self.weights = np.stack([self._mean_of(self._drawn()) for _ in range(DRAWS)])
 
     def _drawn(self) -> list[list[int]]:
-        """As many condensations, and of each as many of its runs, drawn with repeats."""
+        """Resample condensations, and the runs of each, with replacement."""
         count = len(self.condensations)
         lots = [self.condensations[k] for k in self.rng.integers(count, size=count)] if count else []
         return [[lot[k] for k in self.rng.integers(len(lot), size=len(lot))] for lot in lots]
 
     def _mean_of(self, lots: Sequence[Sequence[int]]) -> Array:
-        """Weights of the runs ``[runs]`` in the mean over condensations of the means over their runs."""
+        """Weights of the runs ``[runs]`` in the mean over condensations of their runs' means."""
         weight = np.zeros(len(self.ours))
         for lot in lots:
             np.add.at(weight, lot, 1 / (len(lot) * len(lots)))
         return weight
 
     def gain(self, theirs: Sequence[Ranking]) -> str:
-        """Mean of the gains, pair by pair (see `_beside`), and a 90 % interval of that mean: cells,
-        condensations and their draws of probes are resampled."""
+        """The mean paired gain (see `_beside`) and its 90 % interval, from resampled cells, condensations and
+        draws of probes."""
         if not self.ours:
             return ""
         known = {id(one): self.samples.correlations(one.scores) for one in theirs}

@@ -1,4 +1,4 @@
-"""Figures of protocol ``nas201``: one draw of 100 cells in the order of each row, coloured by true rank."""
+"""Figures of protocol ``nas201``: 100 cells in the order of each ranking, coloured by true rank."""
 
 from __future__ import annotations
 
@@ -32,22 +32,20 @@ from hcdc.reporting import rank_colours
 
 
 def figure(found: Sequence[Record], path: str | Path, of_copies: bool = False) -> Path:
-    """One draw of 100 cells in the order of one run of each row, coloured by true rank.
+    """One draw of 100 cells, ordered by one run of each row and coloured by true rank.
 
-    Run and draw are those that stand for the means of the table best, see `_typical`.
-
-    Args:
-        of_copies: Copies of other methods beside HCDC, on the cells that judged them.
+    Run and draw are those closest to the means in the table (see `_typical`). ``of_copies`` also shows copies
+    of other methods, on the cells that judged them.
     """
     base, rows = on_same_cells(*rankings(found), all_rows=of_copies)
     left_out = [ALL]
-    if of_copies:  # random images are there once, and two of the sums are enough
+    if of_copies:  # show random images once, and only two sums
         name = sized(SHARED["random-val"], base)
         rows = _random_joined(rows, name)
         left_out += [name, ONE, "the random copy's", "12 epochs +", "+ 12 epochs"]
     rows = {name: ranked for name, ranked in rows.items() if not any(part in name for part in left_out)}
     if not any(name.startswith(sized(LEARNED["hcdc-probes"], base)) for name in rows):
-        raise InputError("the figure shows HCDC (b) beside the others, and the records have no run of it")
+        raise InputError("the figure needs a run of HCDC (b), and the records have none")
     every = np.asarray(base["val"])
     chosen, some = _typical(every, rows)
     truth = every[some]
@@ -66,7 +64,7 @@ def figure(found: Sequence[Record], path: str | Path, of_copies: bool = False) -
 
 
 def _in_short(name: str) -> str:
-    """A row's name where there is little room."""
+    """A short name for a row."""
     for long, short in (("*", ""), (RIDGE, "ridge, 20 probes")):
         name = name.replace(long, short)
     name = re.sub(r"[\d,]+ images learned", "images learned", name)
@@ -75,7 +73,7 @@ def _in_short(name: str) -> str:
 
 
 def _random_joined(rows: Rows, other: str) -> Rows:
-    """Rows in which the random copy has the condensations of row ``other`` too, as in the table of copies."""
+    """Add the condensations of row ``other`` to the random copy, as in the table of copies."""
     name = "random copy, calibrated recipe, by loss"
     mine = rows.get(name, [])
     more = [one for one in rows.get(other, []) if one.seed not in {own.seed for own in mine}]
@@ -83,8 +81,8 @@ def _random_joined(rows: Rows, other: str) -> Rows:
 
 
 def _typical(truth: Array, rows: Rows) -> tuple[dict[str, Ranking], Indices]:
-    """The run of each row whose mean over the draws is nearest to the row's, and the draw in which these runs
-    are nearest to the rows' means, by the sum of squares."""
+    """The run of each row closest to the row's mean over draws, and the draw in which these runs are closest
+    to the rows' means (least squares)."""
     every = draws(len(truth))
     samples = Samples(truth, every)
     chosen, away = {}, np.zeros(len(every))
@@ -98,7 +96,7 @@ def _typical(truth: Array, rows: Rows) -> tuple[dict[str, Ranking], Indices]:
 
 
 def write_figures(found: Sequence[Record], folder: Path) -> None:
-    """One figure per benchmark and kind of records, and one of the copies of other methods."""
+    """Write one figure per benchmark and kind of records, and one with copies of other methods."""
     kinds = {(r["dataset"], kind_of(r)) for r in found if kind_of(r) != "-total"}
     for benchmark, kind in sorted(kinds):
         mine = [r for r in found if (r["dataset"], kind_of(r)) == (benchmark, kind)]

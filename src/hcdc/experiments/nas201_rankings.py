@@ -1,6 +1,6 @@
 """Rankings of the judging cells of protocol ``nas201``, from its records.
 
-What costs nothing beyond the probes (regressions on them, sums of two scores) is made here.
+Rankings that cost nothing beyond the probes (regressions on them, sums of two scores) are computed here.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ NAMES = {"kcenter": "K-Center", "herding": "Herding"} | {
 WORDS = {"score": "accuracy", "loss": "loss"}
 RIDGE = "ridge on operation counts and parameters, 20 probes"
 SUM, ONE = "(sum of two scores)", "(one regression)"
-"""How a row uses two things: their standard scores are added, or the ridge has the loss as a feature."""
+"""How a row combines two scores: it adds their standard scores, or the ridge takes the loss as a feature."""
 PARAMETERS = "number of parameters"
 EARLY = "12 epochs on the full data (table)"
 ALL = "all trained for 200 epochs on the full data (table)"
 INITIALISATIONS = {16: "", 8: "-eight"}
 KINDS = (*INITIALISATIONS.values(), "-total", "-steps")
-"""The usual recipe, 8 initialisations, the paper's split, a recipe with other steps."""
+"""The usual recipe, 8 initialisations, the paper's split, another number of steps."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class Ranking:
 
     Attributes:
         scores: Higher is better ``[n]``.
-        search: Seconds of a search over 100 cells on the copy, including making it.
+        search: Seconds for a search over 100 cells on the copy, including making it.
         short, long: Trainings of 12 and of 200 epochs on the full data.
-        known: Validation and test accuracy of the best probe, where there are probes.
-        seed, draw: The condensation and its draw of probes; None where there are none.
+        known: Validation and test accuracy of the best probe, if there are probes.
+        seed, draw: The condensation and its draw of probes, if any.
     """
 
     scores: Array
@@ -75,14 +75,14 @@ Rows = dict[str, list[Ranking]]
 
 
 def kind_of(r: Record) -> str:
-    """Which tables a record belongs to, one of `KINDS`; the first records have 8 and do not say so."""
+    """The tables a record belongs to, one of `KINDS`; records that do not say have 8 initialisations."""
     if r.get("total"):
         return "-total"
     if r.get("steps"):
         return "-steps"
     number = r.get("initialisations") or 8
     if number not in INITIALISATIONS:
-        raise InputError(f"a record has {number} initialisations; tables are of {sorted(INITIALISATIONS)}")
+        raise InputError(f"a record has {number} initialisations; tables exist for {sorted(INITIALISATIONS)}")
     return INITIALISATIONS[number]
 
 
@@ -92,13 +92,13 @@ def sized(name: str, r: Record) -> str:
 
 
 def scores_of(r: Record, metric: str, part: str = "val") -> Array:
-    """What a copy says of cells, higher is better; ``part`` "real" is the real validation set."""
+    """Scores of cells on a copy, higher is better; ``part`` "real" is the real validation set."""
     values = np.asarray(r[f"{part}.{metric}"], float)
     return values if metric == "score" else -values
 
 
 def first(base: Record, cells: int) -> Record:
-    """The truth of the first ``cells``."""
+    """The truth for the first ``cells``."""
     return {key: value[:cells] if isinstance(value, list) else value for key, value in base.items()}
 
 
@@ -109,14 +109,12 @@ def rankings(found: Sequence[Record]) -> tuple[Record, Rows]:
     """
     truths = [r for r in found if r["label"] == "truth"]
     if not truths:
-        raise InputError("the records do not say what the table has of the judging cells (label 'truth')")
+        raise InputError("no record holds the table's results for the judging cells (label 'truth')")
     if any(r["cells"] != truths[0]["cells"] for r in truths):
-        raise InputError("the records have more than one set of judging cells; give those of one protocol")
+        raise InputError("the records have different judging cells; give the records of one protocol")
     sizes = {(r["train_size"], r["val_size"]) for r in found}
     if len(sizes) > 1:
-        raise InputError(
-            f"the records are of copies of more than one size: {sorted(sizes)}; give those of one"
-        )
+        raise InputError(f"the records have copies of different sizes: {sorted(sizes)}; give those of one")
     copies = [r for r in found if r["label"] != "truth"]
     judged = max((len(_losses(r)) for r in copies), default=len(truths[0]["val"]))
     made = _Maker(first(truths[0], judged), copies)
@@ -126,7 +124,7 @@ def rankings(found: Sequence[Record]) -> tuple[Record, Rows]:
 
 
 def on_same_cells(base: Record, rows: Rows, all_rows: bool) -> tuple[Record, Rows]:
-    """Runs that all cells judged; or all runs, on the first cells that judged every one of them."""
+    """The runs judged by all cells or, with ``all_rows``, all runs on the cells that judged every one."""
     counts = [len(one.scores) for ranked in rows.values() for one in ranked]
     cells = min(counts) if all_rows else max(counts)
     cut = {
@@ -142,7 +140,7 @@ def _losses(r: Record) -> list[float]:
 
 
 def _search(r: Record, more: int = 0) -> float:
-    """Seconds of making a copy and of training and scoring 100 cells and ``more`` on it."""
+    """Seconds for making a copy and for training and scoring 100 cells and ``more`` on it."""
     making = r.get("condense_seconds", (r.get("making") or {}).get("condense_seconds", 0.0))
     return float(making + r["judge_seconds"] * (CELLS + more) / len(_losses(r)))
 
@@ -170,7 +168,7 @@ class _Maker:
         self.rows.setdefault(name, []).append(one)
 
     def read(self, r: Record) -> None:
-        """Add every ranking that a record gives."""
+        """Add every ranking in a record."""
         made = r.get("train_method", "random")
         by = "" if made == "random" else f" (S_train by {made})"
         if r["label"] in SHARED:
@@ -188,7 +186,7 @@ class _Maker:
             self.add(name, r, scores_of(r, metric), _search(r))
 
     def _learned(self, r: Record, by: str) -> None:
-        """HCDC with probes; beside HCDC (b) stand the regressions on the same probes, and sums."""
+        """Add HCDC with probes; with HCDC (b) also regressions on the same probes, and sums."""
         best = max(range(len(r["probes"])), key=lambda i: r["probe_scores"][i])
         paid: dict[str, Any] = {
             "long": len(r["probes"]),
@@ -209,7 +207,7 @@ class _Maker:
         self.add(f"**HCDC (b)** + 12 epochs {SUM}{by}", r, both, search, short=CELLS, **paid)
 
     def _regressions(self, r: Record, by: str, paid: dict[str, Any]) -> Array:
-        """Add the ridge joined with each loss; returns what the ridge alone says ``[n]``."""
+        """Add the ridge combined with each loss; returns the plain ridge predictions ``[n]``."""
         at = np.asarray([NASBench201().features({"cell": cell}) for cell in r["probes"]])
         target = rank_targets(r["probe_scores"]).numpy()
         here = self.features[: len(r["loss"])]
@@ -220,7 +218,7 @@ class _Maker:
             known = -np.asarray(r["probe_losses"][label.split("-")[0]])
             told = ridge(np.column_stack([at, known]), target, np.column_stack([here, loss]))
             name = f"ridge on operation counts, parameters and {words} loss {ONE}{by}"
-            spent = _search(copy, len(r["probes"]))  # the probes' losses on the copy are features
+            spent = _search(copy, len(r["probes"]))  # also trains the probes on the copy
             self.add(name, r, told, spent, **paid)
             name = f"ridge + {words} loss {SUM}{by}"
             self.add(name, r, standard(plain) + standard(loss), _search(copy), **paid)

@@ -1,9 +1,9 @@
-"""Tables of protocol ``nas201``: every row of a table is judged on the same cells and the same draws.
+"""Tables of protocol ``nas201``: all rows of a table use the same cells and the same draws.
 
-Names of tables are ``nas201-cifar10`` or ``nas201-cifar100``, then the kind of records (`KINDS`: none is the
-usual recipe, ``-eight`` 8 initialisations, ``-total`` the paper's split, ``-steps`` other steps), then
-``-some`` (every row, on the cells that judged all of them), ``-copies`` (copies of other methods by recipe
-and metric) or nothing. `hcdc.experiments.tables` writes them into documents.
+A table's name is ``nas201-cifar10`` or ``nas201-cifar100``, then the kind of records (see `KINDS`: nothing
+for the usual recipe, ``-eight`` for 8 initialisations, ``-total`` for the paper's split, ``-steps`` for other
+steps), then nothing, ``-some`` (all rows, on the cells that judged all of them) or ``-copies`` (copies of
+other methods by recipe and metric). `hcdc.experiments.tables` writes them into documents.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ PAPER = {
 
 @dataclass(frozen=True)
 class Clock:
-    """Seconds of one training of the benchmark's network on its 25,000 images of CIFAR-10.
+    """Seconds for training the benchmark's network on its 25,000 CIFAR-10 images: 12 and 200 epochs.
 
-    Both are of the device and the engine that trained the copies, so that all costs share one clock
-    (`benchmarks/epochs.py`). Trainings on CIFAR-100, which has twice as many images, were not timed.
+    Measured on the device and engine that trained the copies, so that all costs share one clock
+    (`benchmarks/epochs.py`). CIFAR-100, with twice as many images, was not timed.
     """
 
     short: float
@@ -70,7 +70,7 @@ class Clock:
 
     @classmethod
     def read(cls, found: Sequence[Record]) -> Clock | None:
-        """From the record of that benchmark, if it is among them."""
+        """Read the clock from the benchmark's record, if there is one."""
         timed = [r for r in found if r.get("benchmark") == "epochs"]
         return cls(timed[-1]["seconds_12"], timed[-1]["seconds_200"]) if timed else None
 
@@ -80,7 +80,7 @@ class Judged:
 
     Args:
         found: The records of one benchmark.
-        some: All rows, on the cells that judged them all; else the rows that all cells judged.
+        some: Use all rows, on the cells that judged them all, instead of the rows that all cells judged.
     """
 
     def __init__(self, found: Sequence[Record], some: bool = False):
@@ -99,12 +99,12 @@ class Judged:
         return pooled(self.rows[name], [samples.correlations(one.scores) for one in self.rows[name]])
 
     def whole(self, name: str, truth: Array) -> float:
-        """Spearman's correlation with a truth on all cells, mean over runs."""
+        """Mean over runs of Spearman's correlation with a truth on all cells."""
         ranked = self.rows[name]
         return float(pooled(ranked, [spearman(truth, one.scores) for one in ranked]).mean())
 
     def regret(self, name: str, probes: bool = False) -> dict[str, Array]:
-        """See `Regrets.figures`, or for the probes alone `Regrets.of_probes`, ``[runs, draws]`` each."""
+        """`Regrets.figures` or, for the probes alone, `Regrets.of_probes`, ``[runs, draws]`` each."""
         if probes:
             each = [self.regrets.of_probes(one.known) for one in self.rows[name] if one.known]
         else:
@@ -112,7 +112,7 @@ class Judged:
         return {key: pooled(self.rows[name], [figures[key] for figures in each]) for key in each[0]}
 
     def full_seconds(self, name: str, clock: Clock | None) -> float | None:
-        """Mean seconds of trainings on the full data; None where these were not timed."""
+        """Mean seconds for full-data training; None if not timed."""
         ranked = self.rows[name]
         if not any(one.short or one.long for one in ranked):
             return 0.0
@@ -122,7 +122,7 @@ class Judged:
         return float(pooled(ranked, spent).mean())
 
     def copy_seconds(self, name: str) -> float:
-        """Mean seconds of 100 trials on the copy, including making it."""
+        """Mean seconds for 100 trials on the copy, including making it."""
         return float(pooled(self.rows[name], [one.search for one in self.rows[name]]).mean())
 
     def full_text(self, name: str, clock: Clock | None) -> str:
@@ -131,11 +131,11 @@ class Judged:
 
 
 def agreement(found: Sequence[Record], clock: Clock | None = None, some: bool = False) -> str:
-    """One row per method: rank agreement, top 30, regret of the pick alone and after promotion, cost.
+    """One row per method: rank agreement, top 30, regret of the pick and after promotion, cost.
 
     Args:
         found: The records of one benchmark.
-        clock: Prices trainings on the full data.
+        clock: Seconds for full-data training.
         some: See `Judged`.
     """
     judged = Judged(found, some)
@@ -186,11 +186,8 @@ def agreement(found: Sequence[Record], clock: Clock | None = None, some: bool = 
 
 
 def copies(found: Sequence[Record]) -> str:
-    """Copies of CIFAR-10 by other methods: Spearman's correlation by recipe and metric on the copy's own
-    validation images / on the real ones, beside the paper's.
-
-    Other rankings are there for the same cells, the first ones.
-    """
+    """Copies of CIFAR-10 by other methods: Spearman's correlation per recipe and metric, on the copy's own
+    validation images / on real ones, beside the paper's; then other rankings of the same cells."""
     base, rows = on_same_cells(*rankings(found), all_rows=True)
     truth = np.asarray(base["val"])
     mine = [r for r in found if r["label"] in PAPER]
@@ -213,11 +210,7 @@ def copies(found: Sequence[Record]) -> str:
         seeds = [str(len({r["seed"] for r in own(method, recipe)})) for recipe in METRICS]
         shown = [cell(own(method, recipe), metric) for recipe, metric in kinds]
         lines.append([NAMES.get(method, method), " / ".join(seeds), f"{published:.2f}", *shown])
-    others = (
-        sized(LEARNED["hcdc-probes"], base),
-        sized(LEARNED["hcdc-weighted"], base),
-        SHARED["real-val"],
-    )
+    others = (*(sized(LEARNED[way], base) for way in ("hcdc-probes", "hcdc-weighted")), SHARED["real-val"])
     for name in (*others, RIDGE, PARAMETERS, EARLY):
         if name in rows:
             whole = pooled(rows[name], [spearman(truth, one.scores) for one in rows[name]])
@@ -229,7 +222,7 @@ def copies(found: Sequence[Record]) -> str:
 
 
 def _random_copies(found: Sequence[Record], known: set[int]) -> list[Record]:
-    """Random copies of other seeds: HCDC's S_train, where it is random, with random validation images."""
+    """Random copies for further seeds: HCDC's random S_train with random validation images."""
     made = {
         (r["label"], r["seed"]): r
         for r in found
@@ -249,19 +242,19 @@ def _random_copies(found: Sequence[Record], known: set[int]) -> list[Record]:
 
 
 def _mean_and_spread(values: Sequence[Any]) -> str:
-    """The mean, with the standard deviation of several."""
+    """The mean, and the standard deviation if there are several values."""
     spread = f" ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else ""
     return f"{np.mean(values):.2f}{spread}"
 
 
 def _runs(ranked: Sequence[Ranking]) -> str:
-    """How many rankings there are, and of how many condensations where these are fewer."""
+    """The number of rankings, and of condensations if there are fewer."""
     seeds = len({one.seed for one in ranked})
     return f"{len(ranked)}" if seeds in (1, len(ranked)) else f"{len(ranked)} of {seeds} condensations"
 
 
 def nas201_table(name: str, found: Sequence[Record], clock: Clock | None = None) -> str | None:
-    """The table of that name; None where there is no such table, or no record for it."""
+    """The table with a name; None if there is no such table or no record for it."""
     for benchmark in ("cifar10", "cifar100"):
         for kind in KINDS:
             form = name.removeprefix(f"nas201-{benchmark}{kind}")

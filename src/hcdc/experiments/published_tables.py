@@ -1,4 +1,4 @@
-"""Test accuracy of networks trained on condensed sets, beside what the papers print."""
+"""Tables of test accuracy on condensed sets, beside the published numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PUBLISHED_X = {
 
 
 def gcn_table(found: Sequence[Record]) -> str:
-    """GCond and GCond-X copies by the published protocol: test accuracy in percent, best and last step."""
+    """GCond and GCond-X by the published protocol: test accuracy in percent at the best and last step."""
     rows = []
     for method, name, published in (("gcond", "GCond", PUBLISHED), ("gcondx", "GCond-X", PUBLISHED_X)):
         rows.append([f"{name}, published", *(f"{published[c]:.1f}" for c in COLUMNS)])
@@ -29,7 +29,7 @@ def gcn_table(found: Sequence[Record]) -> str:
             for column in COLUMNS:
                 mine = [r for r in found if r["method"] == method and r["preset"] != "reference"]
                 if method == "gcondx":
-                    mine = [r for r in mine if r["seed"] >= 100]  # its schedule was found on seed 0
+                    mine = [r for r in mine if r["seed"] >= 100]  # seed 0 was used to tune its schedule
                 values = [r[figure] for r in mine if key(r) == column]
                 seeds = f"{len(values)} seed{'s' if len(values) > 1 else ''}"
                 row.append(f"{sum(values) / len(values):.1f} ({seeds})" if values else "not run")
@@ -41,15 +41,15 @@ PUBLISHED_CONVNET = {
     "random": 43.4, "kcenter": 27.0, "herding": 40.4, "dc": 53.9, "dsa": 60.6, "dm": 63.0, "kip": 46.5,
     "tm": 71.6,
 }  # fmt: skip
-"""CIFAR-10, 50 images per class; that of TM was chosen on the test set."""
+"""CIFAR-10, 50 images per class; TM's number was chosen on the test set."""
 CONVNET_ITERATIONS = {"dc": 1000, "dsa": 1000, "dm": 20_000, "tm": 5000}
-"""Of whole runs."""
+"""Iterations of complete runs."""
 
 
 def convnet_table(found: Sequence[Record]) -> str:
     """ConvNet-3 on copies of CIFAR-10 by the published protocol: test accuracy in percent, last epoch.
 
-    What was measured before a run's last iteration, or after fewer than published, has a row of its own.
+    Incomplete runs, with fewer iterations than published, have their own rows.
     """
     rows = []
     for method, published in PUBLISHED_CONVNET.items():
@@ -59,7 +59,7 @@ def convnet_table(found: Sequence[Record]) -> str:
             whole = CONVNET_ITERATIONS.get(method)
             last = r["settings"].get("iterations", whole)
             done = last if r["iteration"] is None else r["iteration"]
-            if r["iteration"] is None or done < last:  # the last iterate is there twice
+            if r["iteration"] is None or done < last:  # the last iterate is recorded twice
                 made.setdefault(None if done == whole else done, []).append(r)
         for done, some in sorted(made.items(), key=lambda pair: -1 if pair[0] is None else pair[0]):
             scores = [100 * v for r in some for v in r["test_accuracies"]]
@@ -71,12 +71,5 @@ def convnet_table(found: Sequence[Record]) -> str:
             rows.append([method + after, f"{published:.1f}", ours, sets, str(len(scores)), device])
         if not made:
             rows.append([method, f"{published:.1f}", "not run", "", "", ""])
-    names = [
-        "method",
-        "published",
-        "ours (least to most)",
-        "condensations",
-        "networks",
-        "networks trained on",
-    ]
+    names = "method", "published", "ours (least to most)", "condensations", "networks", "networks trained on"
     return table_text(names, rows)

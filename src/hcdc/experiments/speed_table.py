@@ -1,4 +1,4 @@
-"""What the library takes beside the usual way to write the same algorithm, from the benchmarks' records."""
+"""Speed compared with the usual way to write the same algorithm, from the benchmarks' records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Record = dict[str, Any]
 
 
 def _speed(r: Record) -> list[str]:
-    """One line of the speed table."""
+    """One row of the speed table."""
     name = r["benchmark"]
     if name == "dc":
         what, unit = f"{r['method'].upper()}, outer step with {r['inner']} inner epochs, {_copied(r)}", "ms"
@@ -45,13 +45,43 @@ def _speed(r: Record) -> list[str]:
 
 
 def _copied(r: Record) -> str:
-    """The sizes of a benchmark of DC, DSA or DM in words."""
+    """The sizes in a benchmark of DC, DSA or DM, in words."""
     return f"{r['classes']} x {r['per_class']} images, width {r['width']}"
 
 
 def speed_table(found: Sequence[Record]) -> str:
-    """What the library takes and what the usual way takes, both in one run on one machine; GPUs first."""
+    """Time of this library and of the usual way, both measured in one run on one machine; GPUs first."""
     known = ("batched", "gcond", "dc", "dm", "tm", "networks")
     rows = [_speed(r) for r in found if r.get("benchmark") in known]
     rows.sort(key=lambda row: row[-1].startswith("cpu"))
     return table_text(["", "hcdc", "usual way", "times faster", "device"], rows)
+
+
+AGAINST = {
+    "dc": "DC, short run",
+    "dsa": "DSA, short run",
+    "dm": "DM, short run",
+    "tm": "TM, short run",
+    "hypergradients": "hypergradients of graph filters",
+    "filters": "graph filters trained in one batch",
+    "cells": "48 cells x 8 initialisations on 500 images",
+}
+"""The cases of ``benchmarks/against.py`` in words."""
+
+
+def against_table(found: Sequence[Record]) -> str:
+    """This source beside the one before the restructuring; GPUs first."""
+    rows = [
+        [
+            AGAINST[case["case"]],
+            *(f"{case['seconds'][side]:.3g} s" for side in ("new", "old")),
+            f"{case['ratio']:.2f}",
+            f"{case['difference']:.1g}" if case["difference"] else "0",
+            str(r["environment"]["device"]),
+        ]
+        for r in found
+        if r.get("benchmark") == "against"
+        for case in r["cases"]
+    ]
+    rows.sort(key=lambda row: row[-1].startswith("cpu"))
+    return table_text(["", "now", "before", "ratio", "relative difference", "device"], rows)

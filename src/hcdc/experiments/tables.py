@@ -1,10 +1,10 @@
-"""Tables and figures of the documents, written from the records in the repository. Nobody types a result.
+"""Writes the tables and figures of the documents from the records in the repository.
 
     python -m hcdc.experiments.tables records/*.jsonl benchmarks/records/* docs/results.md README.md \\
         --figures docs/figures
 
-In each document the text between ``<!-- NAME -->`` and ``<!-- /NAME -->`` is replaced by table NAME: one of
-`TABLES`, or one of `hcdc.experiments.nas201_tables`.
+In each document, table NAME replaces the text between ``<!-- NAME -->`` and ``<!-- /NAME -->``. NAME is one
+of `TABLES` or a table of `hcdc.experiments.nas201_tables`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
-from hcdc.experiments import graph_tables, published_tables
+from hcdc.experiments import graph_tables, published_tables, trust_tables
 from hcdc.experiments._command import as_command
 from hcdc.experiments.markdown import filled, table_text
 from hcdc.experiments.nas201 import PROTOCOL as NAS201
@@ -29,7 +29,8 @@ from hcdc.experiments.nas201_draws import mean_text
 from hcdc.experiments.nas201_figures import write_figures
 from hcdc.experiments.nas201_rankings import EARLY, LEARNED, PARAMETERS, RIDGE, SHARED, SUM, kind_of
 from hcdc.experiments.nas201_tables import Clock, Judged, nas201_table
-from hcdc.experiments.speed_table import speed_table
+from hcdc.experiments.search_tables import SEARCH_TABLES
+from hcdc.experiments.speed_table import against_table, speed_table
 
 Record = dict[str, Any]
 
@@ -43,9 +44,13 @@ TABLES: dict[str, tuple[str | None, Callable[[Sequence[Record]], str]]] = {
     "convnet": ("convnet-accuracy", published_tables.convnet_table),
     "others": ("filters-80", graph_tables.others_table),
     "zoo": ("gnn-zoo", graph_tables.others_table),
+    "trust": ("trust-calibration", trust_tables.trust_table),
+    "trust-dimensions": ("trust-calibration", trust_tables.dimensions_table),
     "speed": (None, speed_table),
+    "against": (None, against_table),
+    **{name: ("search-replay", write) for name, write in SEARCH_TABLES.items()},
 }
-"""Each table by name: the protocol of its records (None: benchmarks), and what writes it."""
+"""The protocol behind each table (None: benchmarks) and the function that writes it, by name."""
 
 HEADLINE = (
     ("**HCDC**, S_val learned (graphs: `both`, images: `probes`)", "hcdc", LEARNED["hcdc-probes"]),
@@ -61,7 +66,7 @@ HEADLINE = (
     ),
     ("number of parameters", "parameter-count", PARAMETERS),
 )
-"""Rows of the short table: words, the name in graph records, the row of the image table."""
+"""Rows of the short table: description, name in graph records, row of the image table."""
 
 
 def headline_table(found: Sequence[Record]) -> str:
@@ -103,13 +108,13 @@ def table(name: str, found: Sequence[Record]) -> str:
     if text is None:
         known = ", ".join((*TABLES, "headline"))
         raise InputError(
-            f"there is no table '{name}', or no record for it; choose one of: {known}, or nas201-..."
+            f"table '{name}' does not exist or has no records; choose one of: {known}, or nas201-..."
         )
     return text
 
 
 def read(paths: Sequence[str | Path]) -> list[Record]:
-    """The records of files of JSON lines, and of single JSON objects."""
+    """Records from files of JSON lines and of single JSON objects."""
     found = [r for path in paths if str(path).endswith(".jsonl") for r in records.read(path)]
     return found + [json.loads(Path(path).read_text()) for path in paths if str(path).endswith(".json")]
 

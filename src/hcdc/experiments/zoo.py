@@ -1,7 +1,7 @@
 """Protocol ``gnn-zoo``: rank the held-out half of the paper's 40 graph networks on condensed copies.
 
-The space is finite: one half of it (by seed) is condensed on, the other half judges. HCDC relaxes the choice
-of the filter at a fixed width and depth; seeds and steps of the truth are those of the full recipe.
+The space is finite: by seed, one half is used for condensing and the other half judges. HCDC relaxes the
+choice of the filter at a fixed width and depth. The truth uses the seeds and steps of the full recipe.
 
     python -m hcdc.experiments.zoo --dataset cora --size 35 --seeds 0 --methods hcdc,random --out FILE
 """
@@ -9,7 +9,6 @@ of the filter at a fixed width and depth; seeds and steps of the truth are those
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from hcdc.condensers import condense
 from hcdc.core import records
@@ -21,21 +20,14 @@ from hcdc.spaces import GNNZoo
 from hcdc.tasks import GraphTask
 
 PROTOCOL = "gnn-zoo"
-OPTIONS: dict[str, Any] = {
-    "trajectories": 20,
-    "points": 1,
-    "holdout": 6,
-    "steps": 100,
-    "batch": 10,
-    "check": 10,
-}
-"""The relaxed network holds all ten filters at once, so the schedule is shorter than the default."""
+OPTIONS = {"trajectories": 20, "points": 1, "holdout": 6, "steps": 100, "batch": 10, "check": 10}
+"""Shorter than the default, because the relaxed network holds all ten filters at once."""
 
 
 def run(
     dataset: str, size: int, seed: int, methods: list[str], out: str, device: str, cache: str | None = None
 ) -> None:
-    """Condense and judge; one record a method is appended to ``out``."""
+    """Condense and judge; appends one record per method to ``out``."""
     check_names("--methods", methods, METHODS)
     task = GraphTask(data(dataset))  # type: ignore[arg-type]
     for name in methods:

@@ -1,0 +1,104 @@
+"""Turns flags into what is searched: a task and its space, or an objective and its full data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hcdc
+from hcdc.cli._choose import check_image_flags, task_and_space, truth_table
+from hcdc.condensers import space_words
+from hcdc.core.errors import InputError
+from hcdc.core.plugins import load_attribute
+from hcdc.core.progress import duration
+from hcdc.core.records import device_name
+from hcdc.search import parse_budget, prepare
+from hcdc.truth import Truth
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What `hcdc.search` and `hcdc.plan` take, from flags.
+
+    Attributes:
+        subject, over: A task and its space, or an objective and its full data.
+        options: Their other arguments, the budget included.
+        told: What is searched, for the terminal.
+        trains: Most seconds of training to expect.
+    """
+
+    subject: Any
+    over: Any
+    options: dict[str, Any]
+    told: list[tuple[str, object]]
+    trains: float
+
+
+def chosen_subject(
+    dataset: str | None,
+    objective: str | None,
+    space: str | None,
+    setting: str | None,
+    model: str | None,
+    target: str | None,
+    split_seed: int,
+    truth: Path | None,
+    truth_dataset: str | None,
+    **options: Any,
+) -> Subject:
+    """What the flags choose; ``options`` are those of `hcdc.search` that need no translation."""
+    rungs: str | None = options["rungs"]
+    options["rungs"] = None if rungs is None else [name.strip() for name in rungs.split(",")]
+    options["copies"] = list(options["copies"] or ())
+    seconds = parse_budget(options["budget"])
+    table: Truth | None = None
+    subject: Any
+    over: Any
+    if objective is not None:
+        given: dict[str, object] = {
+            "--dataset": dataset,
+            "--space": space,
+            "--model": model,
+            "--setting": setting,
+        }
+        given |= {"--target": target, "--truth": truth, "--truth-dataset": truth_dataset}
+        for flag, value in given.items():
+            if value is not None:
+                raise InputError(f"{flag} {value}: the file of --objective brings its own data; leave it out")
+        subject, over = _objective(objective)
+        told: list[tuple[str, object]] = [("objective", objective), ("data", repr(over))]
+    elif dataset is None:
+        raise InputError("Missing --dataset NAME, --objective FILE.py:NAME or a condensed file")
+    else:
+        data = hcdc.data(dataset, target=target, seed=split_seed)
+        check_image_flags(data, truth=truth, truth_dataset=truth_dataset)
+        subject, over = task_and_space(data, space, setting, model)
+        table = truth_table(truth, truth_dataset, data.name)
+        told = [("data", subject.words()), ("space", space_words(over))]
+    options["truth"] = table
+    asked = {name: options[name] for name in ("copies", "rungs", "truth", "device", "seed")}
+    names = [rung.name for rung in prepare(subject, over, **asked).rungs]
+    told.append(("rungs", " -> ".join(names)))
+    clock = "" if table is None else f", in seconds of the {table.words()}"
+    told.append(("budget", duration(seconds) + clock))
+    told.append(("device", device_name(options["device"])))
+    return Subject(subject, over, options, told, seconds if table is None else 0.0)
+
+
+def _objective(text: str) -> tuple[Any, hcdc.FullData]:
+    """The objective ``FILE.py:NAME`` and what ``data()`` in the same file returns."""
+    function = load_attribute(text)
+    place = text.rpartition(":")[0]
+    try:
+        make = load_attribute(f"{place}:data")
+    except InputError as error:
+        raise InputError(
+            f"--objective {text}: define a function data() in {place} that returns hcdc.FullData(train, val)"
+        ) from error
+    full = make()
+    if not isinstance(full, hcdc.FullData):
+        raise InputError(
+            f"--objective {text}: data() in {place} returned {type(full).__name__}; return hcdc.FullData"
+        )
+    return function, full

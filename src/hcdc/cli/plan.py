@@ -1,0 +1,70 @@
+"""``hcdc plan``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import hcdc
+from hcdc.cli import _options as given
+from hcdc.cli._app import command
+from hcdc.cli._arguments import check_apart, check_writable, checked_device
+from hcdc.cli._show import last_line, say, show_progress, write_json
+from hcdc.cli._subject import chosen_subject
+from hcdc.core.planned import SearchPlan
+from hcdc.core.progress import duration
+
+
+@command
+def plan(
+    dataset: given.SearchedData = None,
+    space: given.SpaceName = None,
+    objective: given.Objective = None,
+    budget: given.Budget = "30m",
+    copy: given.Copies = None,
+    rungs: given.Rungs = None,
+    truth: given.Truth = None,
+    truth_dataset: given.TruthDataset = None,
+    model: given.Model = None,
+    setting: given.Setting = None,
+    target: given.Target = None,
+    split_seed: given.SplitSeed = 0,
+    imports: given.Imports = None,
+    seed: given.Seed = 0,
+    device: given.Device = "auto",
+    json_file: given.Json = None,
+    debug: given.Debug = False,
+    quiet: given.Quiet = False,
+) -> None:
+    """Say what a search would do, and whether it pays.
+
+    Times a few training steps; takes seconds. Example: hcdc plan --dataset embedded --budget 5m
+    """
+    check_writable("--json", json_file)
+    read = Path(dataset) if dataset is not None and Path(dataset).is_file() else None
+    check_apart(("--dataset", read), ("--truth", truth), ("--json", json_file))
+    chosen = chosen_subject(
+        dataset, objective, space, setting, model, target, split_seed, truth, truth_dataset, copies=copy,
+        rungs=rungs, budget=budget, device=checked_device(device), seed=seed,
+    )  # fmt: skip
+    say([line for line in chosen.told if line[0] != "rungs"], quiet)
+    with show_progress(quiet):
+        found = hcdc.plan(chosen.subject, chosen.over, **chosen.options)
+    if json_file is not None:
+        write_json(json_file, found.to_json())
+    say(plan_lines(found), quiet)
+    following = "the same flags with 'hcdc search'" if found.pays else "see the verdict"
+    last_line("nothing written" if json_file is None else f"wrote {json_file}", following, json_file)
+
+
+def plan_lines(found: SearchPlan) -> list[tuple[str, object]]:
+    """A plan for the terminal."""
+    lines: list[tuple[str, object]] = [
+        (
+            f"rung {rung.name}",
+            f"{rung.candidates:,} candidates of {rung.price:.3g} s: {duration(rung.seconds)}",
+        )
+        for rung in found.rungs
+        if rung.candidates
+    ]
+    verdict = "a ladder should pay here" if found.pays else "do not use it here"
+    return [*lines, ("memory", f"{found.memory_gib:.1f} GiB"), ("verdict", f"{verdict}: {found.why}")]

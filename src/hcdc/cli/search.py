@@ -1,0 +1,129 @@
+"""``hcdc search``."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import hcdc
+from hcdc.cli import _options as given
+from hcdc.cli._app import command
+from hcdc.cli._arguments import check_apart, check_writable, checked_device
+from hcdc.cli._interrupt import own_sentence
+from hcdc.cli._show import ask_first, last_line, quoted, say, show_progress, write_json
+from hcdc.cli._subject import Subject, chosen_subject
+from hcdc.condensers import space_words, training_seconds
+from hcdc.core.errors import InputError
+from hcdc.core.found import Found
+from hcdc.core.plugins import load_attribute
+from hcdc.core.progress import duration
+from hcdc.core.recipe import Recipe
+from hcdc.core.records import device_name
+from hcdc.datasets import CondensedDataset, record_path
+from hcdc.evaluation import reopen_task
+from hcdc.reporting import found_lines, rung_cells
+from hcdc.search import parse_budget
+from hcdc.spaces import from_spec
+
+
+@command
+def search(
+    file: given.SearchedFile = None,
+    dataset: given.SearchedData = None,
+    space: given.SpaceName = None,
+    objective: given.Objective = None,
+    budget: given.Budget = "30m",
+    storage: given.Storage = None,
+    copy: given.Copies = None,
+    rungs: given.Rungs = None,
+    trials: given.Trials = None,
+    truth: given.Truth = None,
+    truth_dataset: given.TruthDataset = None,
+    model: given.Model = None,
+    setting: given.Setting = None,
+    target: given.Target = None,
+    split_seed: given.SplitSeed = 0,
+    yes: given.Yes = False,
+    imports: given.Imports = None,
+    seed: given.Seed = 0,
+    device: given.Device = "auto",
+    json_file: given.Json = None,
+    debug: given.Debug = False,
+    quiet: given.Quiet = False,
+) -> None:
+    """Find the best configuration within a budget.
+
+    Example: hcdc search --dataset embedded --budget 2m --storage search.jsonl
+    """
+    result = json_file or Path("search.json")
+    check_writable("--json", result)
+    check_writable("--storage", storage)
+    read = Path(dataset) if dataset is not None and Path(dataset).is_file() else None
+    inputs = [
+        ("FILE", file),
+        ("--dataset", read),
+        ("--truth", truth),
+        *(("--copy", one) for one in copy or ()),
+    ]
+    for source in inputs:
+        check_apart(source, ("--storage", storage), ("--json", result))
+    device = checked_device(device)
+    common: dict[str, Any] = {
+        "budget": budget, "storage": storage, "trials": trials, "device": device, "seed": seed,
+    }  # fmt: skip
+    if file is not None:
+        others: dict[str, object] = {
+            "--dataset": dataset,
+            "--space": space,
+            "--objective": objective,
+            "--copy": copy,
+        }
+        others |= {"--rungs": rungs, "--truth": truth, "--truth-dataset": truth_dataset}
+        for flag, value in others.items():
+            if value is not None:
+                raise InputError(f"{flag} {value}: {file} is searched alone; leave it out")
+        chosen = _copy_alone(file, model, common)
+    else:
+        chosen = chosen_subject(
+            dataset, objective, space, setting, model, target, split_seed, truth, truth_dataset,
+            copies=copy, rungs=rungs, **common,
+        )  # fmt: skip
+    kept = "nowhere; --storage FILE keeps them" if storage is None else str(storage)
+    say([*chosen.told, ("finished trials", kept)], quiet)
+    ask_first(chosen.trains, yes, quiet)
+    found = _run(chosen, storage, quiet)
+    write_json(result, found.to_json())
+    say([*(("rung", _rung(rung)) for rung in found.rungs), *found_lines(found)], quiet)
+    last_line(f"wrote {result}", f"hcdc report {quoted(result)} --out report.html", json_file)
+
+
+def _copy_alone(file: Path, model: str | None, options: dict[str, Any]) -> Subject:
+    """The search on one condensed file."""
+    small = CondensedDataset.load(file)
+    check_apart(("its record", record_path(file)), ("--storage", options["storage"]))
+    task = reopen_task(small, None if model is None else load_attribute(model))
+    space, trials, device = from_spec(small.meta["space"]), options["trials"] or 200, options["device"]
+    recipe = Recipe.from_dict(small.meta["calibrated_recipe"])
+    each = training_seconds(task, space, recipe, device, len(small.train))
+    expected = min(trials * each, parse_budget(options["budget"]))
+    told: list[tuple[str, object]] = [
+        ("data", f"the copy {file} alone, without full trainings"),
+        ("space", space_words(space)),
+        ("trials", f"{trials}, about {duration(expected)}"),
+        ("device", device_name(device)),
+    ]
+    return Subject(dataclasses.replace(small, task=task), None, options, told, expected)
+
+
+def _run(chosen: Subject, storage: Path | None, quiet: bool) -> Found:
+    kept = f"finished trials are in {storage}, and the same command continues"
+    lost = "nothing was kept; --storage FILE keeps finished trials"
+    with own_sentence(f"interrupted; {lost if storage is None else kept}"), show_progress(quiet) as progress:
+        return hcdc.search(chosen.subject, chosen.over, progress=progress, **chosen.options)
+
+
+def _rung(rung: Any) -> str:
+    name, candidates, _, seconds, _, agreement, _, note = rung_cells(rung)
+    ranks = "" if rung.spearman is None else f", agreement with the next rung {agreement}"
+    return f"{name}: {candidates} candidates in {seconds} s{ranks}" + (f", {note}" if note else "")

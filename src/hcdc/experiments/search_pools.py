@@ -1,0 +1,418 @@
+"""Recorded pools of candidates: their scores on every rung, each at a fixed price on one simulated clock.
+
+A training that was not recorded cannot be replayed, so a rung lists its results or asks a surrogate model.
+Every training is paid in full: nothing continues a shorter one.
+"""
+
+from __future__ import annotations
+
+import copy
+import csv
+import gzip
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hcdc.core import records
+from hcdc.core.configs import Config, config_hash
+from hcdc.core.errors import InputError, unknown_name
+from hcdc.core.seeds import numpy_stream
+from hcdc.search import Outcome, Problem, Rung
+from hcdc.spaces import NASBench201, NASBenchGraph, Space, operations
+from hcdc.truth import GRAPHS, NASBench201Table, NASBenchGraphTable, Surrogate
+
+Array = NDArray[np.float64]
+
+PRICES: Mapping[str, Mapping[str, float]] = {
+    "nas201-cifar10": {"free": 0.04, "copy": 0.16, "making": 0.0, "short": 4.7, "full": 76.3},
+    "nas201-cifar100": {"free": 0.04, "copy": 0.16, "making": 0.0, "short": 9.3, "full": 152.5},
+    "lcbench": {"full": 60.0},
+    "rbv2_xgboost": {"full": 60.0},
+    "nasbench-graph": {"full": 60.0},
+}
+"""Seconds per candidate and rung, and once for ``making`` a copy, by pool.
+
+Cells: measured on one H200 (``benchmarks/records/epochs.json``; the benchmark trains on 25,000 images of
+CIFAR-10 and on 50,000 of CIFAR-100). Elsewhere a full training counts as a minute.
+"""
+FIDELITIES: Mapping[str, tuple[float, ...]] = {
+    "lcbench": (2, 6, 17),
+    "rbv2_xgboost": (1 / 27, 1 / 9, 1 / 3),
+}
+"""Short trainings of the surrogates (epochs of 52, shares of the rows): the full one over powers of 3."""
+CLIMBED = 2
+"""The ladder climbs so many of these short trainings, the longest ones; Hyperband uses all."""
+REFERENCE = 2000
+"""Random configurations that set the scale of regret on a surrogate."""
+NEARBY = 0.1
+"""Standard deviation of a step to a nearby candidate, as a share of the range of lambda."""
+FREE = ("jacov", "nwot", "synflow")
+"""Training-free scores of the rung ``free``."""
+DEVELOPMENT = "copy_losses_cifar10"
+"""A file of copy scores for development: its records are marked, since the ladder was tuned on it."""
+
+Scores = Callable[[Sequence[Config], int], Sequence[float]]
+
+
+class RecordedRung(Rung):
+    """Looks scores up; the seconds are those of the simulated clock.
+
+    Args:
+        name: Its name.
+        price: Seconds per candidate.
+        full: Seconds of a full training; the share of a free rung is 0.
+        scores: Scores of candidates, given a seed.
+        values: Further figures per candidate, by name.
+        once: Seconds before the first candidate.
+    """
+
+    batch = 64
+
+    def __init__(
+        self,
+        name: str,
+        price: float,
+        full: float,
+        scores: Scores,
+        values: Mapping[str, Callable[[Config], float]] | None = None,
+        once: float = 0.0,
+    ):
+        self.name, self.price, self.scores, self.once = name, price, scores, once
+        self.share = 0.0 if name == "free" else price / full
+        self.values = values or {}
+
+    def run(self, configs: Sequence[Config], seed: int) -> Iterator[Outcome]:
+        if not configs:
+            return
+        for config, score in zip(configs, self.scores(configs, seed)):
+            values = {name: value(config) for name, value in self.values.items()}
+            yield Outcome(config, float(score), self.price, values=values)
+
+
+class Replay(Problem):
+    """A pool as a problem.
+
+    Args:
+        space: What is searched.
+        rungs: The rungs, cheapest first.
+        judge: The score that a pick is judged by; no method sees it.
+        best, median: The best and the median judged score of the space, or of a reference sample.
+        features: Features of all candidates ``[n, f]`` in their order; None asks the space.
+        size: The number of parameters of a candidate, to rank by.
+        spec: What is replayed.
+
+    Attributes:
+        heard: What a ladder on this problem was told, in order.
+    """
+
+    rungs: Sequence[RecordedRung]
+
+    def __init__(
+        self,
+        space: Space,
+        rungs: Sequence[RecordedRung],
+        judge: Callable[[Config], float],
+        best: float,
+        median: float,
+        features: Array | None = None,
+        size: Callable[[Config], float] | None = None,
+        spec: Mapping[str, Any] | None = None,
+    ):
+        self.space, self.rungs, self.judge, self.best, self.median = space, list(rungs), judge, best, median
+        self.size, self._spec, self._every = size, dict(spec or {}), space.candidates()
+        self._table = features
+        self.heard: list[tuple[Rung, Outcome]] = []
+        self._place = {config_hash(c): i for i, c in enumerate(self._every or [])}
+        sample = [space.encode(c).numpy() for c in space.sample(256, numpy_stream(0, "spread"))]
+        self._range = np.ptp(np.stack(sample), 0)
+
+    def without(self, *names: str) -> Replay:
+        """The same pool with some rungs left out."""
+        found = copy.copy(self)
+        found.heard = []
+        found.rungs = [rung for rung in self.rungs if rung.name not in names]
+        return found
+
+    def rung(self, name: str) -> RecordedRung | None:
+        """The rung with this name, if there is one."""
+        return next((rung for rung in self.rungs if rung.name == name), None)
+
+    @property
+    def fidelities(self) -> list[RecordedRung]:
+        """The trainings on the original data, shortest first; the last is the full one."""
+        return [rung for rung in self.rungs if rung.name.startswith(("short", "full"))]
+
+    def known(self, config: Config) -> bool:
+        """Whether it is a candidate; in an infinite space everything is."""
+        return self._every is None or config_hash(config) in self._place
+
+    def candidates(self) -> list[Config] | None:
+        return self._every
+
+    def propose(self, count: int, rng: np.random.Generator, near: Sequence[Config] = ()) -> list[Config]:
+        if not near:
+            return self.space.sample(count, rng)
+        at = np.stack([self.space.encode(config).numpy() for config in near])
+        lam = at[rng.integers(len(near), size=count)]
+        lam += rng.normal(0, NEARBY, lam.shape) * self._range * (rng.random(lam.shape) < 0.5)
+        return [self.space.decode(moved) for moved in self.space.project(torch.from_numpy(lam))]
+
+    def features(self, configs: Sequence[Config]) -> Array:
+        if self._table is None:
+            return np.array([self.space.features(c) for c in configs], np.float64)
+        found: Array = self._table[[self._place[config_hash(c)] for c in configs]]
+        return found
+
+    def tell(self, rung: Rung, outcome: Outcome) -> None:
+        self.heard.append((rung, outcome))
+
+    def spec(self) -> dict[str, Any]:
+        return {**self._spec, "rungs": [rung.name for rung in self.rungs]}
+
+
+class Pool(ABC):
+    """Problems that are replayed by the same protocol.
+
+    Attributes:
+        name: Its name.
+        tables: Its problems; one without a name if there is only one.
+        prices: Seconds per rung.
+        notes: What a record says about the pool.
+    """
+
+    tables: tuple[str, ...] = ("",)
+    notes: Mapping[str, Any] = {}
+
+    def __init__(self, name: str, prices: Mapping[str, float]):
+        self.name, self.prices = name, {**PRICES[name], **prices}
+        for given in prices:
+            if given not in PRICES[name]:
+                raise unknown_name(f"price of pool '{name}'", given, PRICES[name])
+
+    @abstractmethod
+    def problem(self, table: str, seed: int) -> Replay:
+        """One problem; the seed decides which recorded run a training returns."""
+
+
+class Cells(Pool):
+    """All unique connected cells of NAS-Bench-201.
+
+    A search sees single runs where they are known (CIFAR-10), else the mean over runs; picks are judged by
+    the mean test accuracy, in percent.
+
+    Args:
+        name: ``"nas201-cifar10"`` or ``"nas201-cifar100"``.
+        data: Folder with nasbench201.csv.gz and nasbench201_free.
+        copies: Files with a loss per cell, one per draw of the copy; replays take them in turn. Records of
+            `hcdc.experiments.copy_pool`, CSV with the columns ``ops`` and ``loss``, or npz with arrays of
+            these names. None leaves the copy out.
+        prices: Changes to `PRICES`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        data: Path,
+        copies: Sequence[str | Path] = (),
+        prices: Mapping[str, float] | None = None,
+    ):
+        super().__init__(name, prices or {})
+        self.space = NASBench201()
+        self._cells = [str(config["cell"]) for config in self.space.candidates()]
+        self._place = {cell: i for i, cell in enumerate(self._cells)}
+        keys = ["-".join(map(str, operations(cell))) for cell in self._cells]
+        table = NASBench201Table(data / "nasbench201.csv.gz")
+        prefix = "c10" if name.endswith("cifar10") else "c100"
+        short, mean, test = (
+            np.array([table.lookup(cell, f"{prefix}_{column}") for cell in self._cells])
+            for column in ("valid_12", "valid_200", "test_200")
+        )
+        self._short, self._test, self._runs = short, test, [[value] for value in mean.tolist()]
+        if prefix == "c10":
+            places = [table.index(cell) for cell in self._cells]
+            self._runs = _single_runs(data / "nasbench201_free" / "runs_c10_valid_200.npz", places)
+        free = _columns(data / "nasbench201_free" / "zero_cost_cifar10.csv.gz", keys, FREE)
+        self._free = dict(zip(FREE, free.T))
+        self._copies = [_columns(Path(file), keys, ("loss",))[:, 0] for file in copies]
+        self._features = np.array([self._described(config) for config in self.space.candidates()])
+        self._size = self._features[:, -1]
+        self.notes = {"copies": [Path(file).name for file in copies]}
+        if any(Path(file).name.startswith(DEVELOPMENT) for file in copies):
+            self.notes = {**self.notes, "development": True}
+
+    def _described(self, config: Config) -> list[float]:
+        """What a ladder on images knows of a cell before any rung."""
+        size = math.log(self.space.parameter_count(config, 3, 10))
+        return [*self.space.features(config), *self.space.structure(config).values(), size]
+
+    def problem(self, table: str, seed: int) -> Replay:
+        order = numpy_stream(seed, "replay-runs").random((len(self._cells), 3)).argsort(1)
+        heard: list[list[int]] = [[] for _ in self._cells]
+
+        def full(configs: Sequence[Config], seed: int) -> list[float]:
+            """A fresh seed returns another run of the cell, as long as there is one."""
+            found = []
+            for i in self._places(configs):
+                if seed not in heard[i]:
+                    heard[i].append(seed)
+                runs = [run for run in order[i].tolist() if run < len(self._runs[i])]
+                found.append(self._runs[i][runs[heard[i].index(seed) % len(runs)]])
+            return found
+
+        price = self.prices
+        first, *others = FREE
+        values = {name: self._looked_up(self._free[name]) for name in others}
+        rungs = [RecordedRung("free", price["free"], price["full"], self._listed(self._free[first]), values)]
+        if self._copies:
+            loss = self._copies[seed % len(self._copies)]
+            rungs.append(
+                RecordedRung("copy", price["copy"], price["full"], self._listed(-loss), once=price["making"])
+            )
+        rungs.append(RecordedRung("short", price["short"], price["full"], self._listed(self._short)))
+        rungs.append(RecordedRung("full", price["full"], price["full"], full))
+        return Replay(
+            self.space, rungs, self._looked_up(self._test), float(self._test.max()),
+            float(np.median(self._test)), self._features, self._looked_up(self._size), {"pool": self.name},
+        )  # fmt: skip
+
+    def _places(self, configs: Sequence[Config]) -> list[int]:
+        return [self._place[str(config["cell"])] for config in configs]
+
+    def _looked_up(self, column: Array) -> Callable[[Config], float]:
+        return lambda config: float(column[self._place[str(config["cell"])]])
+
+    def _listed(self, column: Array) -> Scores:
+        return lambda configs, seed: column[self._places(configs)].tolist()
+
+
+class Surrogates(Pool):
+    """The tables of a surrogate benchmark; picks are judged by the full score that the search sees.
+
+    Args:
+        name: ``"lcbench"`` or ``"rbv2_xgboost"``.
+        data: Folder with ``surrogates``.
+        prices: Changes to `PRICES`.
+    """
+
+    def __init__(self, name: str, data: Path, prices: Mapping[str, float] | None = None):
+        super().__init__(name, prices or {})
+        self._surrogate = Surrogate(data / "surrogates" / name)
+        self.tables = self._surrogate.tables
+
+    def problem(self, table: str, seed: int) -> Replay:
+        known, price = self._surrogate, self.prices["full"]
+
+        def at(fidelity: float | None) -> Scores:
+            return lambda configs, seed: known.score(table, configs, fidelity).tolist()
+
+        short = [
+            RecordedRung(f"short:{fidelity:.3g}", price * known.share(fidelity), price, at(fidelity))
+            for fidelity in FIDELITIES[self.name]
+        ]
+        reference = known.score(table, known.space.sample(REFERENCE, numpy_stream(0, "replay-reference")))
+        return Replay(
+            known.space, [*short, RecordedRung("full", price, price, at(None))],
+            lambda config: float(known.score(table, [config])[0]), float(reference.max()),
+            float(np.median(reference)), spec={"pool": self.name, "table": table},
+        )  # fmt: skip
+
+
+class GraphNetworks(Pool):
+    """The architectures of NAS-Bench-Graph on eight graphs: full trainings only, one run each.
+
+    A search sees validation accuracy, and picks are judged by test accuracy, both in percent. Parameters and
+    the latency of a forward pass are free features; the table has no training times.
+
+    Args:
+        name: ``"nasbench-graph"``.
+        data: Folder with nasbench_graph.npz.
+        prices: Changes to `PRICES`.
+    """
+
+    def __init__(self, name: str, data: Path, prices: Mapping[str, float] | None = None):
+        super().__init__(name, prices or {})
+        self._table, self.tables = NASBenchGraphTable(data / "nasbench_graph.npz"), tuple(GRAPHS)
+        self.space = NASBenchGraph()
+        self._every = self.space.candidates()
+        self._place = {config_hash(config): i for i, config in enumerate(self._every)}
+        self._described = np.array([self.space.features(config) for config in self._every])
+        self._read: dict[str, Array] = {}
+
+    def _columns(self, table: str) -> Array:
+        """Log of parameters, log of latency, validation and test accuracy in percent ``[4, n]``."""
+        if table not in self._read:
+            names = ("para", "latency", "valid_perf", "perf")
+            found = [[self._table.lookup(config, table, name) for config in self._every] for name in names]
+            self._read[table] = np.concatenate([np.log(found[:2]), 100 * np.array(found[2:])])
+        return self._read[table]
+
+    def problem(self, table: str, seed: int) -> Replay:
+        (size, latency, valid, test), price = self._columns(table), self.prices["full"]
+
+        def listed(configs: Sequence[Config], seed: int) -> list[float]:
+            return [float(valid[self._place[config_hash(config)]]) for config in configs]
+
+        return Replay(
+            self.space, [RecordedRung("full", price, price, listed)],
+            lambda config: float(test[self._place[config_hash(config)]]), float(test.max()),
+            float(np.median(test)), np.column_stack([self._described, size, latency]),
+            lambda config: float(size[self._place[config_hash(config)]]), {"pool": self.name, "table": table},
+        )  # fmt: skip
+
+
+def open_pool(
+    name: str,
+    data: str | Path | None = None,
+    copies: Sequence[str | Path] = (),
+    prices: Mapping[str, float] | None = None,
+) -> Pool:
+    """A pool by its name, one of `PRICES`; ``data`` is the folder of the tables, default ``$HCDC_DATA``."""
+    if name not in PRICES:
+        raise unknown_name("pool", name, PRICES)
+    folder = Path(data or os.environ.get("HCDC_DATA") or Path.home() / ".cache" / "hcdc")
+    if name.startswith("nas201"):
+        return Cells(name, folder, copies, prices)
+    if copies:
+        raise InputError(f"pool '{name}' has no copy rung; leave --copies out")
+    return (GraphNetworks if name == "nasbench-graph" else Surrogates)(name, folder, prices)
+
+
+def _single_runs(file: Path, places: Sequence[int]) -> list[list[float]]:
+    """Validation accuracies of single runs by cell, from arrays ``index [r]`` and ``c10_valid [r]``."""
+    with np.load(file) as found:
+        index, values = found["index"].tolist(), found["c10_valid"].tolist()
+    by_cell: dict[int, list[float]] = {}
+    for place, value in zip(index, values):
+        by_cell.setdefault(place, []).append(value)
+    return [by_cell[place] for place in places]
+
+
+def _mean_losses(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A record of the protocol ``copy-pool`` as a row; a cell that diverged has no loss."""
+    losses = [math.nan if loss is None else loss for loss in line["loss"]]
+    return {"ops": "-".join(map(str, operations(line["cell"]))), "loss": float(np.mean(losses))}
+
+
+def _columns(file: Path, keys: Sequence[str], names: Sequence[str]) -> Array:
+    """Columns ``[n, names]`` of a file by the cells' operation numbers."""
+    rows: list[dict[str, Any]]
+    try:
+        if file.suffix == ".jsonl":
+            rows = [_mean_losses(line) for line in records.read(file)]
+        elif file.suffix == ".npz":
+            with np.load(file) as arrays:
+                rows = [dict(zip(("ops", *names), row)) for row in zip(*(arrays[k] for k in ("ops", *names)))]
+        else:
+            with gzip.open(file, "rt") if file.suffix == ".gz" else file.open() as text:
+                rows = list(csv.DictReader(text))
+        by_cell = {str(row["ops"]): [float(row[name]) for name in names] for row in rows}
+        return np.array([by_cell[key] for key in keys])
+    except KeyError as error:
+        raise InputError(f"'{file}' has no column or no cell {error}; it needs ops and {names[0]}") from error

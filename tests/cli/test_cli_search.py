@@ -1,0 +1,210 @@
+"""`hcdc search`, `plan` and `trust`: what they print, write, refuse, and how they stop."""
+
+import json
+
+import numpy as np
+import pytest
+from command_line import assert_refused, files, hcdc_run
+
+import hcdc
+from hcdc.cli import _show
+from hcdc.core import records
+from search_prices import priced
+
+TWO_MINUTES = ("--budget", "2m", "--rungs", "short:0.1")
+OBJECTIVE = """
+import numpy as np
+import hcdc
+
+x, y = np.zeros((40, 1), np.float32), np.arange(40) % 2
+
+def data():
+    return hcdc.FullData((x, y), (x, y))
+
+def objective(trial, data):
+    return trial.suggest_float("x", 0.0, 1.0) * data.epochs(10) / 10
+
+def no_data(trial, data):
+    return 0.0
+"""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with a table; a full training counts as ten seconds."""
+    monkeypatch.chdir(tmp_path)
+    priced(monkeypatch)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 2))
+    rows = [f"{a:.3f},{b:.3f},{int(a + b > 0)}" for a, b in x]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,label", *rows]) + "\n")
+    return tmp_path
+
+
+@pytest.fixture
+def copy(place):
+    task = hcdc.TableTask(hcdc.data("rows.csv", target="label"), "logistic")
+    small = hcdc.condense(
+        task, task.space(), "random", train_size=30, val_method="real", recipe={"steps": 20, "seeds": 1},
+        full_recipe={"steps": 20, "seeds": 1}, checkpoint=None,
+    )  # fmt: skip
+    small.save("a.hcdc")
+    return small
+
+
+def search(capsys, *arguments, target=("--dataset", "rows.csv", "--target", "label")):
+    return hcdc_run(capsys, "search", *target, "--device", "cpu", *arguments)
+
+
+def test_a_search_ends_with_the_box_and_its_json(place, capsys):
+    code, out, err = search(capsys, *TWO_MINUTES, "--storage", "s.jsonl", "--json", "r.json")
+    assert code == 0, err
+    document = json.loads((place / "r.json").read_text())
+    assert {"best", "score", "interval", "seconds", "full_trainings", "rungs"} <= set(document)
+    for rung in document["rungs"]:
+        assert {"name", "candidates", "seconds", "spearman", "interval"} <= set(rung)
+    assert document["seconds"] <= 132
+    printed = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert json.loads(printed["use"]) == document["best"]
+    assert "short:0.1 -> full" in printed["rungs"]
+    assert {"verdict", "cost", "score", "budget"} <= set(printed)
+    assert out.splitlines()[-1] == "wrote r.json; next: hcdc report r.json --out report.html"
+    outcomes = len((place / "s.jsonl").read_text().splitlines())
+    code, _, err = search(capsys, *TWO_MINUTES, "--storage", "s.jsonl", "--json", "again.json")
+    assert code == 0, err
+    assert json.loads((place / "again.json").read_text())["best"] == document["best"]
+    assert len((place / "s.jsonl").read_text().splitlines()) <= outcomes + 2
+    pytest.importorskip("matplotlib")
+    code, out, err = hcdc_run(capsys, "report", "r.json", "--out", "page.html")
+    assert code == 0, err
+    assert "What the search found" in (place / "page.html").read_text()
+
+
+def test_a_copy_is_searched_alone(copy, place, capsys):
+    code, out, err = hcdc_run(
+        capsys, "search", "a.hcdc", "--trials", "12", "--storage", "s.jsonl", "--json", "-", "--device", "cpu"
+    )
+    assert code == 0, err
+    document = json.loads(out)
+    assert document["score"] is None
+    assert document["rungs"][0]["candidates"] == 12
+    assert "next: hcdc report" in err
+
+
+def test_an_objective_brings_its_data(place, capsys):
+    (place / "mine.py").write_text(OBJECTIVE)
+    code, out, err = hcdc_run(
+        capsys, "search", "--objective", "mine.py:objective", "--budget", "1s", "--json", "r.json"
+    )
+    assert code == 0, err
+    assert json.loads((place / "r.json").read_text())["best"]["x"] > 0.8
+    assert "<FullData: tuple, train 40, val 40, 2 classes>" in out
+    code, out, err = hcdc_run(
+        capsys, "plan", "--objective", "mine.py:objective", "--budget", "1h", "--json", "p.json"
+    )
+    assert code == 0, err
+    assert "do not use it here: full trainings are so cheap" in out
+
+
+def test_a_plan_says_seconds_memory_and_whether_it_pays(place, capsys):
+    code, out, err = hcdc_run(
+        capsys, "plan", "--dataset", "rows.csv", "--target", "label", "--budget", "3s", "--json", "p.json",
+        "--device", "cpu",
+    )  # fmt: skip
+    assert code == 0, err
+    document = json.loads((place / "p.json").read_text())
+    assert set(document["seconds"]) == {"short:0.1", "full"}
+    assert document["memory_gib"] > 0.01
+    assert isinstance(document["pays"], bool)
+    assert document["why"] in out
+
+
+def test_trust_writes_agreement_verdict_and_dimensions(copy, place, capsys):
+    code, out, err = hcdc_run(
+        capsys, "trust", "a.hcdc", "--probes", "8", "--json", "t.json", "--device", "cpu"
+    )
+    assert code == 0, err
+    document = json.loads((place / "t.json").read_text())
+    assert {"spearman", "interval", "verdict", "dimensions"} <= set(document)
+    assert [d["name"] for d in document["dimensions"]] == ["penalty_a", "penalty_b"]
+    assert document["why"] in out
+    assert "dimension penalty_a" in out
+
+
+@pytest.mark.parametrize("storage", [True, False])
+def test_ctrl_c_says_what_was_kept(place, capsys, monkeypatch, storage):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hcdc.search._ladder.Ladder._wave", interrupted)
+    given = ("--storage", "s.jsonl") if storage else ()
+    code, _, err = search(capsys, *TWO_MINUTES, *given, "--quiet")
+    assert code == 130
+    if storage:
+        assert err == "hcdc: interrupted; finished trials are in s.jsonl, and the same command continues\n"
+        assert len((place / "s.jsonl").read_text().splitlines()) > 4
+    else:
+        assert err == "hcdc: interrupted; nothing was kept; --storage FILE keeps finished trials\n"
+
+
+def test_a_full_disk_stops_with_a_sentence(place, capsys, monkeypatch):
+    written = []
+    real = records.append
+
+    def append(path, record):
+        if len(written) == 6:
+            raise OSError(28, "No space left on device")
+        written.append(record)
+        real(path, record)
+
+    monkeypatch.setattr(records, "append", append)
+    code, _, err = search(capsys, *TWO_MINUTES, "--storage", "s.jsonl", "--quiet")
+    assert code == 1
+    assert "cannot be written (No space left on device); finished trials are kept" in err
+    assert len(err.splitlines()) == 1
+
+
+REFUSED = [
+    (("--budget", "soon"), "budget 'soon'"),
+    (("--rungs", "medium:3"), "rung 'medium:3'"),
+    (("--storage", "nowhere/s.jsonl"), "the folder"),
+    (("--storage", "rows.csv"), "--storage rows.csv: this is the same file as --dataset"),
+    (("--copy", "none.hcdc"), "none.hcdc"),
+    (("--objective", "mine.py:objective"), "--dataset rows.csv: the file of --objective brings its own data"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), REFUSED)
+def test_refusals_come_before_the_work(place, capsys, arguments, said):
+    (place / "mine.py").write_text(OBJECTIVE)
+    before = files(place)
+    assert_refused(place, before, *search(capsys, "--quiet", *arguments), said)
+
+
+def test_missing_parts_are_named(place, capsys):
+    (place / "bare.py").write_text("def objective(trial, data): return 0.0\n")
+    code, _, err = hcdc_run(capsys, "search")
+    assert (code, err) == (2, "hcdc: Missing --dataset NAME, --objective FILE.py:NAME or a condensed file\n")
+    code, _, err = hcdc_run(capsys, "search", "--objective", "bare.py:objective")
+    assert code == 2
+    assert "define a function data() in bare.py" in err
+
+
+def test_long_work_asks_on_a_terminal(monkeypatch):
+    asked = []
+
+    def confirm(text):
+        asked.append(text)
+        return False
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(_show.typer, "confirm", confirm)
+    with pytest.raises(hcdc.InputError, match="nothing was done"):
+        _show.ask_first(601.0, False, False)
+    assert asked == ["this will train for about 601 s; go on?"]
+    _show.ask_first(599.0, False, False)
+    _show.ask_first(601.0, True, False)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    _show.ask_first(601.0, False, False)
+    assert len(asked) == 1
