@@ -13,7 +13,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 help:
 	@echo "make install   make .venv with the command 'hcdc' in it"
-	@echo "make demo      condense and search the embedded graph, offline; writes demo-out/report.html"
+	@echo "make demo      condense the embedded graph, compare, search it for a minute, offline; writes demo-out"
 	@echo "make demo-images  the same with handwritten digits; writes demo-out/images/report.html"
 	@echo "make test      import rules and the fast test suite"
 	@echo "make lint      ruff and mypy"
@@ -37,7 +37,7 @@ demo-images: install
 	$(BIN)/hcdc demo --images
 
 test: install imports
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m 'not slow'
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow'
 
 imports: install
 	$(BIN)/lint-imports
@@ -52,7 +52,7 @@ format: install
 	$(BIN)/ruff format $(SOURCE)
 
 bench: install
-	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	for file in $(filter-out benchmarks/against.py, $(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import functools
 import importlib
 import pkgutil
 import re
@@ -48,11 +49,11 @@ def keywords(node: ast.Call) -> dict[str, str]:
     return {word.arg: ast.unparse(word.value) for word in node.keywords if word.arg}
 
 
+@functools.cache
 def sources():
     """``(name, tree, text)`` of every source file."""
-    for path in FILES:
-        text = path.read_text()
-        yield str(path.relative_to(SOURCE)), ast.parse(text), text
+    texts = {str(path.relative_to(SOURCE)): path.read_text() for path in FILES}
+    return [(name, ast.parse(text), text) for name, text in texts.items()]
 
 
 def found(rule):

@@ -34,7 +34,7 @@ def blocks(language):
 
 def modules():
     for module in pkgutil.walk_packages(hcdc.__path__, "hcdc."):
-        if module.name.endswith(("__main__", "_norm_cuda", "_gnn_layers")):
+        if module.name.endswith(("__main__", "_cuda", "_gnn_layers")):
             continue
         if doctest.DocTestFinder().find(loaded := importlib.import_module(module.name)):
             yield loaded
