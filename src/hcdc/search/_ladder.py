@@ -15,11 +15,11 @@ from hcdc.core.configs import Config
 from hcdc.core.errors import HcdcError, InputError
 from hcdc.core.found import Found, RungReport
 from hcdc.core.progress import Progress
-from hcdc.core.ranks import standard_ranks
 from hcdc.core.records import environment
 from hcdc.core.seeds import derive, numpy_stream
 from hcdc.evaluation.trust import rank_estimate
 from hcdc.search._allocation import Simulation, allocate, thompson
+from hcdc.search._audits import complete, free_trust, rung_trust
 from hcdc.search._board import Board, Posterior
 from hcdc.search._intervals import mean_interval, slope_is_positive
 from hcdc.search._problem import Outcome, Problem, Rung
@@ -315,18 +315,17 @@ class Ladder:
             max(2, min(self.settings.full_audits, int(0.12 * self.budget / price))), max(affordable, 0)
         )
 
+    def audited(self, rung: Rung) -> tuple[str, list[int]]:
+        """The next rung in use, and the audit sample that was scored on it: a part of the rung's own."""
+        place = next(k for k, r in enumerate(self.paid) if k > self.paid.index(rung) and r in self.kept)
+        return self.paid[place].name, self.audits[self.paid[place - 1].name]
+
     def agreement(self, rung: Rung) -> tuple[float, tuple[float, float], int]:
         """Spearman with the next rung on the audit sample, its 90 % interval, and the size of the sample."""
-        kept = self.kept
-        above = kept[kept.index(rung) + 1].name
-        pairs = [
-            (self.board.outcomes[rung.name][i].score, self.board.outcomes[above][i].score)
-            for i in self.audits[rung.name]
-            if i in self.board.outcomes[rung.name] and i in self.board.outcomes[above]
-            and self.board.outcomes[rung.name][i].complete and self.board.outcomes[above][i].complete
-        ]  # fmt: skip
-        found = rank_estimate(*np.array(pairs).reshape(-1, 2).T)
-        return found.rho, found.interval(LEVEL), len(pairs)
+        above, sample = self.audited(rung)
+        both = complete(self.board, sample, rung.name, above)
+        found = rank_estimate(self.board.scores(rung.name)[both], self.board.scores(above)[both])
+        return found.rho, found.interval(LEVEL), len(both)
 
     def pays(self, rung: Rung) -> bool:
         """Whether a higher score here means a higher one on the next rung.
@@ -334,8 +333,7 @@ class Ladder:
         Either the audit interval lies above zero, or the slope of all pairs does. Candidates were promoted by
         what is known of them, which does not bias a slope as it biases a correlation.
         """
-        kept = self.kept
-        low, high = (self.board.scores(r.name) for r in (rung, kept[kept.index(rung) + 1]))
+        low, high = (self.board.scores(name) for name in (rung.name, self.audited(rung)[0]))
         both = np.isfinite(low) & np.isfinite(high)
         return self.agreement(rung)[1][0] > 0 or slope_is_positive(low[both], high[both])
 
@@ -439,10 +437,17 @@ class Ladder:
             full_trainings=sum(not o.known for o in outcomes.values()) + sum(map(len, self.repeats.values())),
             rungs=[self._report(rung) for rung in self.problem.rungs],
             curve=self.curve,
+            uniform=[(o.seconds, o.score if o.complete else None) for o in self._entered(self.full)],
             warnings=warnings,
             spec=self.problem.spec(),
             environment=environment(),
         )
+
+    def _entered(self, rung: Rung) -> list[Outcome]:
+        """Outcomes on a rung of the audit sample of the rung below."""
+        outcomes, place = self.board.outcomes[rung.name], self.paid.index(rung)
+        sample = self.audits[self.paid[place - 1].name] if place else []
+        return [outcomes[i] for i in sample if i in outcomes]
 
     def _report(self, rung: Rung) -> RungReport:
         outcomes = self.board.outcomes[rung.name]
@@ -451,21 +456,20 @@ class Ladder:
             candidates=sum(not o.known for o in outcomes.values()),
             failed=sum(not o.complete for o in outcomes.values()),
             seconds=self.spent.get(rung.name, 0.0),
+            once=rung.once if rung in self.paid else 0.0,
+            audit_seconds=sum(o.seconds for o in self._entered(rung)) if rung in self.paid else 0.0,
             price=self.price(rung) if outcomes else None,
             note=self.dropped.get(rung.name, ""),
         )
         if rung.name in self.free:
-            return self._free_report(rung, report)
-        if rung not in self.kept[:-1]:
+            first = self.paid[0].name
+            trust = free_trust(self.board, rung.name, first, self.audits[first], self.seed)
+        elif rung in self.paid[:-1] and outcomes:
+            report = replace(report, pays=rung in self.kept and self.pays(rung))
+            place = self.paid.index(rung)
+            entered = self.audits[self.paid[max(0, place - 1)].name]
+            trust = rung_trust(self.board, rung.name, *self.audited(rung), entered, self.seed)
+        else:
             return report
-        rho, interval, count = self.agreement(rung)
-        return replace(report, audits=count, spearman=rho, interval=interval, pays=self.pays(rung))
-
-    def _free_report(self, rung: Rung, report: RungReport) -> RungReport:
-        """A free rung against the first paid one: the sum of the ranks of its figures on the audit sample."""
-        sample = [i for i in self.audits[self.paid[0].name] if i in self.board.outcomes[self.paid[0].name]]
-        outcomes = [self.board.outcomes[rung.name][i] for i in sample]
-        figures = np.array([[o.score, *o.values.values()] for o in outcomes]).reshape(len(sample), -1)
-        ranks = np.sum([standard_ranks(column) for column in figures.T], 0)
-        found = rank_estimate(ranks, self.board.scores(self.paid[0].name)[sample])
-        return replace(report, audits=len(sample), spearman=found.rho, interval=found.interval(LEVEL))
+        rho, interval = trust.spearman, trust.interval
+        return replace(report, audits=trust.probes, spearman=rho, interval=interval, trust=trust)

@@ -166,6 +166,9 @@ class ObjectiveProblem(Problem):
     def features(self, configs: Sequence[Config]) -> Array:
         return self.space.features(configs)
 
+    def described(self, configs: Sequence[Config]) -> Mapping[str, Array]:
+        return self.space.described(configs)
+
     def spec(self) -> dict[str, Any]:
         return {
             "objective": _name(self.objective),

@@ -98,6 +98,13 @@ class Problem(ABC):
     def features(self, configs: Sequence[Config]) -> Array:
         """Numbers that describe candidates to the model, ``[n, f]``; no rung is needed to know them."""
 
+    def described(self, configs: Sequence[Config]) -> Mapping[str, Array]:
+        """Numbers of each dimension by name, ``[n]`` or ``[n, choices]``, to measure agreement per dimension.
+
+        NaN, or no choice, where a candidate does not have it. By default no dimension is known.
+        """
+        return {}
+
     @abstractmethod
     def spec(self) -> dict[str, Any]:
         """What is searched, as plain JSON; a storage refuses another problem under the same name."""

@@ -18,7 +18,7 @@ from hcdc.core.progress import Progress, timed
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset
-from hcdc.search._dimensions import distributions_of
+from hcdc.search._dimensions import described, distributions_of
 from hcdc.search._distributions import Distribution
 from hcdc.search._problem import Array, Outcome, Problem, Rung
 from hcdc.search._store import Store
@@ -406,6 +406,9 @@ class TaskProblem(Problem):
             for config in configs
         ]
         return np.array(rows, np.float64).reshape(len(configs), -1)
+
+    def described(self, configs: Sequence[Config]) -> Mapping[str, Array]:
+        return described(configs, self.space)
 
     def _parameters(self, config: Config) -> list[float]:
         """The log of the number of parameters; nothing where all candidates have the same shapes."""
