@@ -33,6 +33,7 @@ class RungReport:
             than a trial share of the budget.
         note: Why it was dropped, or what limits it.
         trust: How far its ranking can be believed, measured against the next rung; see `Found.trust`.
+        file: The file of its copy, as it was named; empty if it has none.
     """
 
     name: str
@@ -48,6 +49,7 @@ class RungReport:
     pays: bool | None = None
     note: str = ""
     trust: Trust | None = None
+    file: str = ""
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:

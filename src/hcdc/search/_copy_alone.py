@@ -73,7 +73,7 @@ def search_copy(
     best, _ = _best(board, rung.name)
     report = RungReport(
         name=rung.name, candidates=len(done), failed=sum(not o.complete for o in done.values()),
-        seconds=spent, price=spent / len(done),
+        seconds=spent, price=spent / len(done), file=small.file,
     )  # fmt: skip
     return Found(
         best=best, seconds=spent, budget=budget, rungs=[report], warnings=[ALONE], spec=problem.spec(),

@@ -460,6 +460,7 @@ class Ladder:
             audit_seconds=sum(o.seconds for o in self._entered(rung)) if rung in self.paid else 0.0,
             price=self.price(rung) if outcomes else None,
             note=self.dropped.get(rung.name, ""),
+            file=rung.file,
         )
         if rung.name in self.free:
             first = self.paid[0].name

@@ -63,12 +63,14 @@ class Rung(ABC):
         share: Expected price as a share of one full training; used until seconds have been measured.
         once: Seconds before the first candidate, e.g. to make a copy.
         batch: How many candidates are scored together at no extra cost per candidate.
+        file: The file of its copy, if it has one.
     """
 
     name: str
     share: float = 1.0
     once: float = 0.0
     batch: int = 1
+    file: str = ""
 
     @abstractmethod
     def run(self, configs: Sequence[Config], seed: int) -> Iterator[Outcome]:

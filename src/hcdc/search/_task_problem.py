@@ -282,7 +282,9 @@ class TaskProblem(Problem):
         full = self.recipe.steps * min(self.recipe.batch or len(self.task.train), len(self.task.train))
         own = recipe.steps * recipe.seeds * min(recipe.batch or len(small.train), len(small.train))
         name = "copy" if number == 1 else f"copy:{number}"
-        return self._trained(name, min(own / full, 0.9), moved.train, {"val": val}, recipe)
+        rung = self._trained(name, min(own / full, 0.9), moved.train, {"val": val}, recipe)
+        rung.file = small.file
+        return rung
 
     # --- what it will cost -------------------------------------------------------------------------------
 
