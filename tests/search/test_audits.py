@@ -10,6 +10,7 @@ from hcdc.core.found import Found
 from hcdc.core.trusted import DIMENSION_VERDICTS, VERDICTS
 from hcdc.search import Ladder, LadderSettings
 from hcdc.search._audits import by_dimension, step_length
+from hcdc.search._summary import summary
 
 MANY = LadderSettings(audits=32, full_audits=32)
 
@@ -54,7 +55,7 @@ def test_a_dropped_rung_says_what_was_measured():
     ladder = Ladder(Three(cheap_noise=1e6), 1200.0)
     ladder.climb()
     ladder.dropped["cheap"] = "did not earn its seconds"
-    report = ladder._report(ladder.paid[0])
+    report = summary(ladder).rung("cheap")
     assert (report.pays, report.note) == (False, "did not earn its seconds")
     assert report.trust.against == "short"
     assert report.interval[0] < 0.5

@@ -51,8 +51,8 @@ def test_a_study_from_an_earlier_search(clock):
         found = search(bowl(clock), full(), budget=20, known=known)
         firsts = [t.value for t in first.study.trials if t.user_attrs["repeat"] == 0]
         assert found.curve[0][1] == max(firsts)  # not the best of several trainings of one configuration
-    with pytest.raises(InputError, match=r"study 'search/short:0.25' of rung short:0.25 on data"):
-        search(bowl(clock), full(), budget=20, known=first.studies["short:0.25"])
+    with pytest.raises(InputError, match=r"study 'search/subset:0.1' of rung subset:0.1 on data"):
+        search(bowl(clock), full(), budget=20, known=first.studies["subset:0.1"])
     with pytest.raises(InputError, match="pass the study of rung full on the same data"):
         search(bowl(clock), FullData((X + 1, Y), (X, Y)), budget=20, known=first.study)
     down = optuna.create_study()

@@ -86,7 +86,7 @@ def test_interrupted_and_continued_gives_the_same(clock, tmp_path):
 
 
 def test_one_study_per_rung_with_linked_trials(clock, tmp_path):
-    found = search(bowl(clock), full(), budget=60, seed=0, storage=tmp_path / "s.log")
+    found = search(bowl(clock), full(), budget=120, seed=0, storage=tmp_path / "s.log")
     names = ["subset:0.1", "short:0.25", "full"]
     assert list(found.studies) == names
     read = {
@@ -200,9 +200,9 @@ def test_mixed_studies_are_refused(clock, tmp_path):
     path = tmp_path / "s.log"
     found = search(bowl(clock), full(), budget=30, storage=path)
     optuna.load_study(storage=journal(path), study_name="search/full").add_trial(
-        found.studies["short:0.25"].trials[0]
+        found.studies["subset:0.1"].trials[0]
     )
-    with pytest.raises(InputError, match=r"'search/full' in .* mixes rungs: trial \d+ has rung short:0.25"):
+    with pytest.raises(InputError, match=r"'search/full' in .* mixes rungs: trial \d+ has rung subset:0.1"):
         search(bowl(clock), full(), budget=30, storage=path)
     path = tmp_path / "down.log"
     optuna.create_study(storage=journal(path), study_name="search/full")

@@ -107,6 +107,10 @@ class Problem(ABC):
         """
         return {}
 
+    def hint(self, configs: Sequence[Config]) -> Array | None:
+        """A figure that tends to rise with the score, ``[n]``, such as the number of parameters; if any."""
+        return None
+
     @abstractmethod
     def spec(self) -> dict[str, Any]:
         """What is searched, as plain JSON; a storage refuses another problem under the same name."""

@@ -412,6 +412,11 @@ class TaskProblem(Problem):
     def described(self, configs: Sequence[Config]) -> Mapping[str, Array]:
         return described(configs, self.space)
 
+    def hint(self, configs: Sequence[Config]) -> Array | None:
+        """The log of the number of parameters; larger networks are often better."""
+        found = [self._parameters(config) for config in configs]
+        return np.array(found, np.float64)[:, 0] if found and found[0] else None
+
     def _parameters(self, config: Config) -> list[float]:
         """The log of the number of parameters; nothing where all candidates have the same shapes."""
         if self.space.batched:
