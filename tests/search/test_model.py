@@ -137,6 +137,21 @@ def test_a_hint_is_believed_until_scores_say_otherwise():
     assert slopes[1] < -0.8
 
 
+@pytest.mark.parametrize("n", [0, 1, 7, 200])
+def test_the_evidence_is_that_of_a_dense_covariance(n):
+    rng = np.random.default_rng(n)
+    at = Inputs(rng.standard_normal(n), rng.standard_normal((n, 1)), rng.standard_normal((n, 6)))
+    target = rng.standard_normal(n)
+    model = RungModel(at, target, rng)
+    columns = model.basis.columns(at, 2.0)
+    mean, deviation = model.basis.prior(0.1, 0.4)
+    a, rest = columns * deviation, target - columns @ mean
+    for scale, value in model._evidence(columns, target, 0.1, 0.4).items():
+        dense = a @ a.T + scale**2 * np.eye(n)
+        expected = -0.5 * rest @ np.linalg.solve(dense, rest) - 0.5 * np.linalg.slogdet(dense)[1]
+        assert value == pytest.approx(expected - 2 * np.log(scale / 0.5) ** 2, rel=1e-8)
+
+
 def test_draws_of_means_leave_out_the_noise_of_single_candidates():
     rng = np.random.default_rng(0)
     at, target = world(300, rng)

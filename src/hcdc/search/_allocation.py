@@ -14,7 +14,7 @@ from hcdc.search._problem import Array
 
 PARTS = 6
 """Allocations divide the budget into so many parts."""
-TOGETHER = 12
+TOGETHER = 4
 """Posterior draws behind one pick."""
 WIDTH = 1200
 """Simulations follow so many of the most promising candidates."""

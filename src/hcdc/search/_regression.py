@@ -15,6 +15,8 @@ KNOTS = (-0.7, 0.0, 0.7)
 """Normal scores at which the slope of the mean may change."""
 WAVES = 96
 """Random Fourier features of the configuration."""
+NOISES = (0.15, 0.35, 0.7)
+"""Standard deviations of the noise that are tried."""
 PRIOR_SLOPE = 0.8
 """Expected correlation of neighbouring rungs, which is the slope between their normal scores."""
 
@@ -61,10 +63,10 @@ class Basis:
         self.linear, self.slopes, self.others = features, list(slopes), len(slopes)
 
     def fixed(self, features: Array, length: float) -> Array:
-        """Columns that depend on the configuration alone ``[n, c]``."""
+        """Columns that depend on the configuration alone ``[n, c]``; ``length`` is that of one feature."""
         parts = [np.ones((len(features), 1)), features]
         if self._frequency is not None:
-            waves = features @ self._frequency / length + self._phase
+            waves = features @ self._frequency / (length * features.shape[1] ** 0.5) + self._phase
             parts.append(np.sqrt(2 / WAVES) * np.cos(waves))
         return np.concatenate(parts, 1)
 
@@ -107,25 +109,35 @@ class RungModel:
         slopes = [0.0] * at.others.shape[1] if slopes is None else slopes
         self.basis = Basis(at.features.shape[1], slopes, at.below is not None, rng)
         best = -np.inf
-        for length in (1.0, 2.5) if described else (1.0,):
+        scales = itertools.product((0.1, 0.5), (0.1, 0.4, 1.0)) if described else [(0.1, 0.1)]
+        for length, (linear, smooth) in itertools.product((0.7, 2.0) if described else (1.0,), scales):
             columns = self.basis.columns(at, length)
-            for linear, smooth in itertools.product((0.1, 0.5), (0.1, 0.6)) if described else ((0.1, 0.1),):
-                for scale in (0.15, 0.35, 0.7):
-                    value = self._evidence(columns, target, linear, smooth, scale)
-                    if value > best:
-                        best, self._chosen = value, (length, linear, smooth, scale)
+            for scale, value in self._evidence(columns, target, linear, smooth).items():
+                if value > best:
+                    best, self._chosen = value, (length, linear, smooth, scale)
         length, linear, smooth, scale = self._chosen
         columns = self.basis.columns(at, length)
         self._posterior = self._fit(columns, target, np.full(len(target), scale**2))
         self._noise(at, columns, target)
 
-    def _evidence(self, columns: Array, target: Array, linear: float, smooth: float, scale: float) -> float:
-        """Log probability of the target, and that neighbouring rungs rarely agree perfectly or not at all."""
+    def _evidence(self, columns: Array, target: Array, linear: float, smooth: float) -> dict[float, float]:
+        """By scale of the noise, the log probability of the target ``[n]``.
+
+        Its covariance is A A^T + scale^2 I with A ``[n, p]``, whose singular values serve all scales. The
+        last term says that neighbouring rungs rarely agree perfectly or not at all.
+        """
         mean, deviation = self.basis.prior(linear, smooth)
-        a = columns * deviation
-        root = np.linalg.cholesky(a @ a.T + scale**2 * np.eye(len(target)))
-        rest = np.linalg.solve(root, target - columns @ mean)
-        return float(-0.5 * rest @ rest - np.log(np.diag(root)).sum() - 2 * np.log(scale / 0.5) ** 2)
+        left, singular, _ = np.linalg.svd(columns * deviation, full_matrices=False)
+        rest = target - columns @ mean
+        along = (left.T @ rest) ** 2
+        across, n = max(0.0, float(rest @ rest - along.sum())), len(target)
+        found = {}
+        for scale in NOISES:
+            spread = singular**2 + scale**2
+            fit = float((along / spread).sum()) + across / scale**2
+            size = float(np.log(spread).sum()) + 2 * (n - len(singular)) * np.log(scale)
+            found[scale] = -0.5 * (fit + size) - 2 * np.log(scale / 0.5) ** 2
+        return found
 
     def _fit(self, columns: Array, target: Array, noise: Array) -> tuple[Array, Array]:
         """The posterior of the coefficients: its mean and a root of its covariance."""
