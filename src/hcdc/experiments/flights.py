@@ -166,12 +166,12 @@ def record(
             found = {rung_name(s): train(rows, config, s, seed) for s in (shares if seed == 0 else (1.0,))}
             line = rounded({
                 "protocol": PROTOCOL, "number": number, "seed": seed,
-                "shares": {rung_name(s): s for s in shares if rung_name(s) in found},
                 "val": {name: one["val"] for name, one in found.items()},
                 "seconds": {name: one["seconds"] for name, one in found.items()},
                 "test": found["full"]["test"],
             })  # fmt: skip
-            records.append(out, {**line, "config": config, "environment": where})
+            exact = {"config": config, "shares": {rung_name(s): s for s in shares if rung_name(s) in found}}
+            records.append(out, {**line, **exact, "environment": where})
             yield line
 
 
