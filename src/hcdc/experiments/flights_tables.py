@@ -1,6 +1,7 @@
 """Tables of ``search-replay`` on flights: the ladder beside its rivals and without some of its rungs.
 
-Regret is normalised: that of the median candidate is 1. Differences are paired by seed.
+Regret is normalised: that of the median candidate is 1. What a method picks after its budget does not count.
+Differences are paired by seed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from hcdc.experiments.search_tables import (
     bootstrap,
     mean_error,
     normalised,
+    regret,
+    scored,
     seconds_to,
 )
 
@@ -36,8 +39,13 @@ MARGIN = 0.02
 
 
 def _prepared(found: Sequence[Record]) -> tuple[Runs, list[float]]:
-    """The runs on flights with normalised regret and scores, and their budgets."""
-    runs = Runs(normalised(r for r in found if r["pool"] == POOL), POOL)
+    """The runs on flights up to their budgets, with normalised regret; and the budgets."""
+    cut = [
+        {**r, "score": scored(r, r["budget"]), "curve": [at for at in r["curve"] if at[0] <= r["budget"]]}
+        for r in found
+        if r["pool"] == POOL
+    ]
+    runs = Runs(normalised(cut), POOL)
     return runs, sorted({r["budget"] for r in runs.all})
 
 
@@ -77,18 +85,21 @@ def flights_table(found: Sequence[Record]) -> str:
         if own and own[-1]:
             means = {rung: np.mean([r["trainings"][rung] for r in own[-1]]) for rung in own[-1][0]["prices"]}
             used = ", ".join(f"{rung} {mean:.0f}" for rung, mean in means.items() if mean)
-        rows.append([words, str(max(map(len, own), default=0)), *map(_normal, own), used])
+        some = [r["seconds"] / r["budget"] for each in own for r in each]
+        spent = f"{np.mean(some):.0%} ({max(some):.0%})" if some else NOT_RUN
+        rows.append([words, str(max(map(len, own), default=0)), *map(_normal, own), spent, used])
     heads = [f"regret after {_head(runs, budget)}" for budget in budgets]
-    return table_text(["searched by", "runs", *heads, "trainings in the longest"], rows)
+    return table_text(
+        ["searched by", "runs", *heads, "of the budget, mean (most)", "trainings in the longest"], rows
+    )
 
 
 def _reached(ours: Sequence[Record], theirs: Sequence[Record]) -> str:
-    """Whole time of the other method over the time to its final mean regret."""
+    """Seconds until our mean regret is the final one of the other method, beside its own."""
     if not ours or not theirs:
         return NOT_RUN
-    target = float(np.mean([r["best"] - (r["median"] if r["score"] is None else r["score"]) for r in theirs]))
-    whole = seconds_to(theirs, target)
-    own = seconds_to(ours, target)
+    target = float(np.mean([regret(r) for r in theirs]))
+    own, whole = seconds_to(ours, target), seconds_to(theirs, target)
     if own is None or whole is None:
         return "not reached"
     return f"{own:.0f} s / {whole:.0f} s = {own / whole:.2f}"

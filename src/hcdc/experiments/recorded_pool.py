@@ -1,8 +1,9 @@
 """A pool that is one file of records: random configurations of a box, each trained at all rungs once.
 
 Methods choose among the recorded configurations, which are a sample of the box. A method that proposes any
-point of the box (TPE, BOHB) gets the nearest configuration that it has not trained yet, and is told its own
-values. Evolution and DEHB get the nearest one; what they have trained before costs nothing.
+point of the box (TPE, BOHB, evolution) gets the nearest configuration that it has not trained yet, and is
+told its own values. DEHB trains a point again at the next rung, so it gets the nearest one; what it has
+trained before costs nothing.
 """
 
 from __future__ import annotations
@@ -153,7 +154,9 @@ class Recorded(Pool):
             return run(config, seed)[1]
 
         price, full = self.prices[name], self.prices["full"]
-        return RecordedRung(name, price, full, scores, seconds=seconds, share=self.shares[name])
+        rung = RecordedRung(name, price, full, scores, seconds=seconds, share=self.shares[name])
+        rung.batch = 1
+        return rung
 
 
 def _read(file: Path) -> list[dict[str, Any]]:

@@ -136,7 +136,10 @@ def asked(name: str) -> Method:
     def method(session: Session) -> None:
         asking = searcher(name, session.problem.space, session.seed)
         while True:
-            config = asking.ask()
+            proposal = asking.ask()
+            config = session.settled(proposal)
+            if config != proposal:
+                asking.pending.remove(proposal)
             asking.tell(config, float(session.full([config])[0]))
 
     return method
