@@ -55,7 +55,9 @@ def test_a_pool_has_the_recorded_runs_prices_and_scores(pool):
     problem = pool.problem("", 0)
     assert pool.prices == pytest.approx({rung: 3 * (0.1 + share) for rung, share in SHARES.items()}, abs=1e-4)
     assert [rung.name for rung in problem.rungs] == list(SHARES)
-    assert [rung.share for rung in problem.rungs] == pytest.approx(list(SHARES.values()))
+    assert [rung.share for rung in problem.rungs] == pytest.approx(
+        [(0.1 + share) / 1.1 for share in SHARES.values()], abs=1e-4
+    )
     config = problem.candidates()[3]
     full = problem.rung("full")
     one, two, again = (next(iter(full.run([config], seed))) for seed in (5, 6, 5))

@@ -108,13 +108,12 @@ class Recorded(Pool):
             raise InputError(f"'{file}' has no line with seed 0, which has the scores of all rungs")
         runs = {number: [r for r in lines if r["number"] == number] for number in first}
         shares = next(iter(first.values()))["shares"]
-        self.shares = {rung: float(shares[rung]) for rung in sorted(shares, key=lambda rung: shares[rung])}
         self.space = Listed(box, [r["config"] for r in first.values()])
         self._place = {config_hash(config): i for i, config in enumerate(self.space.candidates())}
         self._runs = {
             rung: [[(100 * r["val"][rung], r["seconds"][rung]) for r in some if rung in r["val"]]
                    for some in runs.values()]
-            for rung in self.shares
+            for rung in sorted(shares, key=lambda rung: float(shares[rung]))
         }  # fmt: skip
         self._test = np.array([100 * np.mean([r["test"] for r in some]) for some in runs.values()])
         self._features = np.array([self.space.features(config) for config in self.space.candidates()])
@@ -126,7 +125,7 @@ class Recorded(Pool):
         self.notes = {"candidates": len(first)}
 
     def problem(self, table: str, seed: int) -> Replay:
-        rungs = [self._rung(name, seed) for name in self.shares]
+        rungs = [self._rung(name, seed) for name in self._runs]
 
         def judged(config: Config) -> float:
             return float(self._test[self._place[config_hash(config)]])
@@ -154,7 +153,7 @@ class Recorded(Pool):
             return run(config, seed)[1]
 
         price, full = self.prices[name], self.prices["full"]
-        rung = RecordedRung(name, price, full, scores, seconds=seconds, share=self.shares[name])
+        rung = RecordedRung(name, price, full, scores, seconds=seconds)
         rung.batch = 1
         return rung
 

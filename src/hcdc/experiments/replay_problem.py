@@ -40,7 +40,6 @@ class RecordedRung(Rung):
         values: Further figures per candidate, by name.
         once: Seconds before the first candidate.
         seconds: Seconds of one candidate, given a seed; None means ``price`` for all.
-        share: Expected share of a full training; None takes that of the prices.
     """
 
     batch = 64
@@ -54,10 +53,9 @@ class RecordedRung(Rung):
         values: Mapping[str, Callable[[Config], float]] | None = None,
         once: float = 0.0,
         seconds: Callable[[Config, int], float] | None = None,
-        share: float | None = None,
     ):
         self.name, self.price, self.scores, self.once = name, price, scores, once
-        self.share = 0.0 if name == "free" else price / full if share is None else share
+        self.share = 0.0 if name == "free" else price / full
         self.values, self._seconds = values or {}, seconds
 
     def cost(self, config: Config, seed: int) -> float:
