@@ -112,7 +112,7 @@ def test_graphs_are_averaged_by_graph():
 
 
 def flight(method, seed, regret, budget, at=10.0):
-    prices = {"subset:0.111": 0.5, "full": 2.0}
+    prices = {"subset:0.037": 0.2, "subset:0.111": 0.5, "full": 2.0}
     return made(method, seed, [(at, 1 - regret)], pool="flights", budget=budget, name="", prices=prices,
                 trainings={"subset:0.111": 4, "full": 2}, seconds=18.0)  # fmt: skip
 

@@ -83,7 +83,9 @@ def flights_table(found: Sequence[Record]) -> str:
             continue
         used = NOT_RUN
         if own and own[-1]:
-            means = {rung: np.mean([r["trainings"][rung] for r in own[-1]]) for rung in own[-1][0]["prices"]}
+            means = {
+                rung: np.mean([r["trainings"].get(rung, 0) for r in own[-1]]) for rung in own[-1][0]["prices"]
+            }
             used = ", ".join(f"{rung} {mean:.0f}" for rung, mean in means.items() if mean)
         some = [r["seconds"] / r["budget"] for each in own for r in each]
         spent = f"{np.mean(some):.0%} ({max(some):.0%})" if some else NOT_RUN
