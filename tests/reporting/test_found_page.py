@@ -1,20 +1,26 @@
 """What a search found, in words and as a page."""
 
 import dataclasses
+import hashlib
 import json
 import re
 import shutil
 import subprocess
 from html import escape
+from itertools import combinations
+from pathlib import Path
 
 import pytest
 
+import hcdc
 from hcdc import InputError, report
 from hcdc.core.found import Found, RungReport
-from hcdc.reporting import found_lines, read_found
+from hcdc.core.trusted import DimensionTrust, Trust
+from hcdc.reporting import found_lines, random_curve, read_found, write_search_report
 
 pytest.importorskip("matplotlib")
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "format1"
 CONFIG = {"lr": 0.0123, "width": 64}
 FOUND = Found(
     best=CONFIG,
@@ -27,12 +33,19 @@ FOUND = Found(
     full_trainings=27,
     rungs=[
         RungReport(name="copy", candidates=812, failed=3, seconds=220.0, price=0.26, audits=16, spearman=0.11,
-                   interval=(-0.33, 0.51), pays=False, note="did not earn its seconds"),
+                   interval=(-0.33, 0.51), pays=False, note="did not earn its seconds", once=20.0,
+                   trust=Trust(spearman=0.11, interval=(-0.33, 0.51), against="short:0.1", probes=16,
+                               dimensions=[DimensionTrust(name="width", tau=0.9, interval=(0.2, 1.0)),
+                                           DimensionTrust(name="lr", tau=-0.6, interval=(-0.9, 0.1),
+                                                          importance=0.42, verdict="keep open")])),
         RungReport(name="short:0.1", candidates=120, seconds=410.0, price=3.4, audits=6, spearman=0.88,
-                   interval=(0.5, 0.98), pays=True),
-        RungReport(name="full", candidates=24, seconds=1020.0, price=38.0),
+                   interval=(0.5, 0.98), pays=True, audit_seconds=54.0,
+                   trust=Trust(spearman=0.88, interval=(0.5, 0.98), verdict="keep open", probes=6,
+                               dimensions=[DimensionTrust(name="lr", tau=0.8, interval=(-0.5, 1.0))])),
+        RungReport(name="full", candidates=24, seconds=1020.0, price=38.0, audit_seconds=228.0),
     ],
     curve=[(150.0, 0.69), (420.0, 0.702), (1300.0, 0.731)],
+    uniform=[(38.0, score) for score in (0.61, 0.69, None, 0.66, 0.55, 0.702, 0.64)],
     warnings=["something to know"],
     spec={"data": {"name": "citeseer"}},
     environment={"device": "cpu (2 threads)"},
@@ -50,11 +63,12 @@ def test_the_first_box_says_what_to_use_how_sure_and_what_it_cost():
         "0.7162 (90 % interval 0.7085 to 0.7239), from a fresh full training, test 0.7048"
     )
     assert told["verdict"].startswith("use it: ")
-    assert "'short:0.1' ranked candidates like the next rung" in told["verdict"]
+    assert "'short:0.1' agrees with 'full' (rank correlation 0.88, 0.50 to 0.98)" in told["verdict"]
     assert "'copy'" not in told["verdict"]
     assert "all 812 candidates that were tried would take 30,856 s (8.6 h) in full" in told["cost"]
     assert "17.2 times as long" in told["cost"]
-    assert told["warning"] == "something to know"
+    warned = [text for label, text in found_lines(FOUND) if label == "warning"]
+    assert warned == ["something to know", "'copy' misjudges 'lr' beside 'short:0.1': do not choose there"]
 
 
 def test_a_verdict_names_what_is_missing():
@@ -83,10 +97,57 @@ def test_the_page_is_self_contained_and_opens_with_the_answer(tmp_path):
     assert page.count('src="data:image/svg+xml;base64,') == 3
     said = [
         f"<pre>{escape(json.dumps(CONFIG))}</pre>", "Expected full score", "Verdict", "Time spent and saved",
-        "Something to know", "The ladder", "did not earn", "best-so-far", 'id="agreement"', "cpu (2 threads)",
+        "Something to know", "The ladder", "did not earn",
+        "How far &#x27;copy&#x27; agrees with full trainings was not measured",
+        "139 s the search itself; of these, audits took 282 s and making copies and first trials 20 s",
+        "best-so-far", "estimate from the 7 full trainings", 'id="agreement"', "Agreement by dimension",
+        "&#x27;copy&#x27; against &#x27;short:0.1&#x27;, 16 audits", "-0.60 [-0.90, 0.10]", "42 %",
+        "&#x27;short:0.1&#x27; against &#x27;full&#x27;, 6 audits: too few to tell", "cpu (2 threads)",
     ]  # fmt: skip
     places = [page.index(text) for text in said]
     assert places == sorted(places)
+
+
+def test_random_search_is_estimated_from_the_uniform_sample():
+    """The mean best of all groups of k; the failed training counts as the worst of the others."""
+    scores = [0.61, 0.69, 0.55, 0.66, 0.55, 0.702, 0.64]
+    for k, (seconds, best) in enumerate(random_curve(FOUND), 1):
+        groups = list(combinations(scores, k))
+        assert seconds == pytest.approx(38.0 * k)
+        assert best == pytest.approx(sum(map(max, groups)) / len(groups))
+    assert k == 7
+    assert random_curve(dataclasses.replace(FOUND, uniform=FOUND.uniform[:6])) == []
+
+
+def with_copy(file, **changes):
+    first = dataclasses.replace(FOUND.rungs[0], file=str(file))
+    return dataclasses.replace(FOUND, rungs=[first, *FOUND.rungs[1:]], **changes)
+
+
+@pytest.mark.parametrize("name", ["image", "graph", "table"])
+def test_the_page_shows_the_copy_that_the_search_used(tmp_path, name):
+    small = hcdc.CondensedDataset.load(GOLDEN / f"{name}.hcdc")
+    assert small.file == str(GOLDEN / f"{name}.hcdc")
+    found = with_copy(small.file, spec={"copies": [small.meta]})
+    page = report(found, tmp_path / "report.html").read_text()
+    assert ("What the copies look like" in page) == (name != "table")
+    assert page.count("<img") == 3 + (name != "table")
+    gone = with_copy(tmp_path / "gone" / f"{name}.hcdc", spec=found.spec)
+    assert "What the copies" not in report(gone, tmp_path / "report.html").read_text()
+    page = write_search_report(gone, tmp_path / "report.html", folder=GOLDEN).read_text()
+    assert page.count("<img") == 3 + (name != "table")
+
+
+def test_a_copy_that_changed_is_not_shown(tmp_path):
+    small = hcdc.CondensedDataset.load(GOLDEN / "image.hcdc")
+    sha = hashlib.sha256(small.to_bytes()).hexdigest()[:32]
+    for spec, shown in (
+        ({"copies": {"copy": sha}}, True),
+        ({"copies": {"copy": "0" * 32}}, False),
+        ({}, False),
+    ):
+        page = report(with_copy(small.file, spec=spec), tmp_path / "report.html").read_text()
+        assert ("What the copies look like" in page) == shown
 
 
 def test_a_search_without_curve_or_stand_ins_has_a_page(tmp_path):
@@ -96,11 +157,13 @@ def test_a_search_without_curve_or_stand_ins_has_a_page(tmp_path):
 
 def test_every_text_is_escaped(tmp_path):
     bad = '<img src=x onerror="alert(1)">'
+    trust = Trust(
+        spearman=0.1, against=bad, verdict=bad, dimensions=[DimensionTrust(name=bad, tau=0.1, verdict=bad)]
+    )
+    first = dataclasses.replace(FOUND.rungs[0], name=f"{bad}copy", note=bad, file=bad, trust=trust)
     found = dataclasses.replace(
         FOUND, best={bad: bad}, finalists=[{"config": {bad: bad}, "scores": [1.0]}], warnings=[bad],
-        spec={"data": {"name": bad}}, environment={bad: bad},
-        rungs=[dataclasses.replace(rung, name=f"{bad}{rung.name}", note=bad) for rung in FOUND.rungs[:1]]
-        + [FOUND.rungs[-1]],
+        spec={"data": {"name": bad}}, environment={bad: bad}, rungs=[first, FOUND.rungs[-1]],
     )  # fmt: skip
     page = report(found, tmp_path / "report.html").read_text()
     assert "<img src=x" not in page

@@ -68,5 +68,46 @@ class Square(Problem):
     def features(self, configs):
         return np.array([[c["x"], c["y"]] for c in configs], float).reshape(-1, 2)
 
+    def described(self, configs):
+        return {name: np.array([c[name] for c in configs]) for name in ("x", "y")}
+
     def spec(self):
         return {"name": "square", "grid": self.grid}
+
+
+class Mistaken(Square):
+    """A cheap rung that prefers kind "a" by a wide margin; in truth, kind "b" is better by a little."""
+
+    kinds = "abcd"
+
+    def __init__(self):
+        self.grid = None
+        self.rungs = [
+            Noisy("cheap", 0.05, lambda c: Square.truth(c) + 0.3 * (c["kind"] == "a"), 0.1, 1.0),
+            Noisy("full", 1.0, self.truth, 0.001, 20.0),
+        ]
+
+    @staticmethod
+    def truth(config):
+        return Square.truth(config) + 0.05 * (config["kind"] == "b")
+
+    def propose(self, count, rng, near=()):
+        found = super().propose(count, rng, near)
+        return [{**c, "kind": self.kinds[k]} for c, k in zip(found, rng.integers(4, size=count))]
+
+    def features(self, configs):
+        return np.concatenate([super().features(configs), self._kinds(configs)], 1)
+
+    def described(self, configs):
+        return {**super().described(configs), "kind": self._kinds(configs)}
+
+    def _kinds(self, configs):
+        return np.array([[float(c["kind"] == k) for k in self.kinds] for c in configs]).reshape(-1, 4)
+
+
+class Three(Square):
+    """A rung between: it costs 5 s and has less noise."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.rungs.insert(1, Noisy("short", 0.25, self.truth, 0.005, 5.0))

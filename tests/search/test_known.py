@@ -37,7 +37,7 @@ def test_a_csv_file_saves_full_trainings(clock, table, tmp_path):
     assert found.rung("full").price == pytest.approx(4.0, rel=0.01)  # what is known has no price
     listed = {(params["x"], params["y"]) for _, _, params in calls} & set(GRID)
     assert listed  # some are scored on cheaper rungs, which are then better understood
-    assert found.score > 0.97
+    assert found.score > 0.94  # the best that is known: .99, with noise of .01
     again = search(bowl(clock, calls), full(), budget=30, known=CsvTruth(table), storage=tmp_path / "s.jsonl")
     assert told(again) == told(found)
     with pytest.raises(InputError, match="the storage holds a search with known"):
@@ -51,8 +51,8 @@ def test_a_study_from_an_earlier_search(clock):
         found = search(bowl(clock), full(), budget=20, known=known)
         firsts = [t.value for t in first.study.trials if t.user_attrs["repeat"] == 0]
         assert found.curve[0][1] == max(firsts)  # not the best of several trainings of one configuration
-    with pytest.raises(InputError, match=r"study 'search/short:0.25' of rung short:0.25 on data"):
-        search(bowl(clock), full(), budget=20, known=first.studies["short:0.25"])
+    with pytest.raises(InputError, match=r"study 'search/subset:0.1' of rung subset:0.1 on data"):
+        search(bowl(clock), full(), budget=20, known=first.studies["subset:0.1"])
     with pytest.raises(InputError, match="pass the study of rung full on the same data"):
         search(bowl(clock), FullData((X + 1, Y), (X, Y)), budget=20, known=first.study)
     down = optuna.create_study()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.search.clocks import told
 from tests.search.problems import Square
 
 from hcdc import HcdcError, InputError
@@ -38,8 +39,8 @@ def test_only_fresh_scores_are_reported():
         found = climbed(Square(full_noise=0.2, grid=9), 900.0, seed)
         gaps.append(found.score - Square.truth(found.best))
         lucky.append(max(one["scores"][0] - Square.truth(one["config"]) for one in found.finalists))
-    assert np.mean(lucky) > 0.1
-    assert abs(np.mean(gaps)) < 0.1  # 12 runs with noise .2: a standard error of .06
+    assert np.mean(lucky) > 0.25
+    assert abs(np.mean(gaps)) < 0.15  # 12 runs with noise .2: a standard error of .06
 
 
 def test_audits_show_whether_a_rung_pays():
@@ -50,11 +51,15 @@ def test_audits_show_whether_a_rung_pays():
     assert cheap.interval[0] < cheap.spearman <= cheap.interval[1]
 
 
-def test_a_blind_rung_gets_no_more_than_its_trial_share():
-    for seed in range(3):
-        found = climbed(Square(cheap_noise=1e6), 600.0, seed)
-        assert found.rung("cheap").seconds <= 0.2 * 600 + 1
-        assert not found.rung("cheap").pays
+@pytest.mark.parametrize("seen", [lambda truth: -truth, lambda truth: 0.5], ids=["misleading", "blind"])
+def test_a_rung_of_no_use_gets_no_more_than_its_trial_share(seen):
+    """It ranks the wrong way round, or not at all; mere noise may look useful on a few candidates."""
+    for seed in range(2):
+        problem = Square(cheap_noise=0.0)
+        problem.rungs[0].truth = lambda config: seen(Square.truth(config))
+        cheap = climbed(problem, 600.0, seed).rung("cheap")
+        assert cheap.seconds <= 0.2 * 600 + 1
+        assert not cheap.pays
 
 
 def test_failures_are_kept_apart_and_never_win():
@@ -83,8 +88,10 @@ class Stops(LineStore):
 
 def test_an_interrupted_search_continues_to_the_same_end(tmp_path, monkeypatch):
     monkeypatch.setattr("time.perf_counter", lambda: 0.0)
-    whole = climbed(Square(), 300.0)
-    for left in (5, 40):
+    problem = Square()
+    whole = climbed(problem, 300.0)
+    calls = sum(rung.calls for rung in problem.rungs)
+    for left in (calls // 10, calls // 2):
         store = Stops(tmp_path / "search.jsonl")
         store.left = left
         with pytest.raises(KeyboardInterrupt):
@@ -93,12 +100,11 @@ def test_an_interrupted_search_continues_to_the_same_end(tmp_path, monkeypatch):
         file.write('{"event": "outco')  # a torn last line
     problem = Square()
     found = climbed(problem, 300.0, store=LineStore(tmp_path / "search.jsonl"))
-    assert found.best == whole.best
-    assert found.score == whole.score
-    assert found.full_trainings == whole.full_trainings
-    assert problem.rungs[0].calls + problem.rungs[1].calls < found.rung("cheap").candidates
+    assert told(found) == told(whole)
+    assert sum(rung.calls for rung in problem.rungs) == calls - calls // 10 - calls // 2
     again = climbed(problem, 300.0, store=LineStore(tmp_path / "search.jsonl"))
-    assert again.to_json()["best"] == found.to_json()["best"]
+    assert told(again) == told(whole)
+    assert sum(rung.calls for rung in problem.rungs) == calls - calls // 10 - calls // 2
 
 
 def test_a_storage_holds_one_search(tmp_path):

@@ -113,11 +113,12 @@ def test_quick_rungs_are_timed_not_extrapolated(clock):
 
 def test_an_objective_with_few_configurations_is_trained_in_full(clock):
     def objective(trial, data):
-        clock.now += data.epochs(10)
+        clock.now += data.epochs(10) * len(data.train[1]) / 100
         return trial.suggest_int("k", 1, 4) + float(trial.suggest_categorical("b", [True, False]))
 
     found = hcdc.plan(objective, FullData((X, Y), (X, Y)), budget="10m")
     assert (found.pays, found.candidates) == (False, 8)
+    assert "all 8 candidates can be trained in full" in found.why
 
 
 def test_a_task_is_timed_on_a_few_steps():

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from tests.search.clocks import X, Y, bowl, full, told
+from tests.search.clocks import Stops, X, Y, back_and_forth, bowl, full, told, trainings
 
 import hcdc
 from hcdc import CondensedDataset, FullData, HcdcError, InputError
@@ -25,7 +25,7 @@ def test_the_room_can_be_called():
 def test_finds_the_optimum_within_the_budget(clock):
     calls = []
     found = search(bowl(clock, calls), full(), budget="4m", seed=0)
-    assert found.score > 0.97
+    assert found.score > 0.95  # the optimum is 1, a fresh score has noise of .01
     assert abs(found.best["x"] - 0.3) < 0.2
     assert set(found.best) == {"x", "y"}
     assert found.seconds == pytest.approx(clock.now)
@@ -47,61 +47,46 @@ def test_the_global_streams_are_left_alone_and_trials_repeat(clock):
 
 
 def test_interrupted_and_continued_gives_the_same(clock, tmp_path):
-    whole = search(bowl(clock), full(), budget=60, seed=1, storage=tmp_path / "whole.jsonl")
-    calls = []
+    calls, again = [], []
+    whole = search(bowl(clock, calls), full(), budget=60, seed=1, storage=tmp_path / "whole.jsonl")
+    assert len(calls) == trainings(whole)
+    stop = Stops(len(calls), 0.04, 0.4, 0.8)
 
-    def stop(trial, data):
-        if len(calls) in (2, 17, 31):
-            calls.append("stopped")
-            raise KeyboardInterrupt
+    def run():
+        return search(bowl(clock, again, stop), full(), budget=60, seed=1, storage=tmp_path / "s.jsonl")
 
-    stops = 0
-    while True:
-        try:
-            again = search(bowl(clock, calls, stop), full(), budget=60, seed=1, storage=tmp_path / "s.jsonl")
-            break
-        except KeyboardInterrupt:
-            stops += 1
-    assert stops == 3
-    assert told(again) == told(whole)
+    assert told(stop.until_done(run)) == told(whole)
     lines = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
-    outcomes = [line for line in lines if line["event"] == "outcome"]
-    ran = [call for call in calls if call != "stopped"]
-    assert len(outcomes) == len(ran) - stops  # only the trial that was stopped ran again
-    kept = len(ran)
-    search(bowl(clock, calls), full(), budget=60, seed=1, storage=tmp_path / "s.jsonl")
-    assert len([call for call in calls if call != "stopped"]) == kept  # a finished search runs nothing
+    assert sum(line["event"] == "outcome" for line in lines) == len(calls)
+    assert len(again) == len(calls) + 3  # only the trials that were stopped ran again
+    run()
+    assert len(again) == len(calls) + 3  # a finished search runs nothing
 
 
 def test_a_continued_search_remembers_names_and_reports(clock, tmp_path):
     """Parameters met late and reports of earlier trials come from the storage."""
-    calls = []
+    calls, stop = [], lambda: None
 
-    def objective(trial, data, stops=()):
+    def objective(trial, data):
         calls.append(trial.number)
-        if len(calls) in stops:
-            raise KeyboardInterrupt
+        stop()
         x = trial.suggest_float("x", -1, 1)
         if trial.suggest_categorical("kind", ["a", "b", "c"]) == "c":
             x -= 0.3 * trial.suggest_float("late", 0, 1)
         for epoch in range(data.epochs(8)):
             clock.spend(0.5 * len(data.train[1]) / 100)
-            trial.report(epoch - x * x, epoch)
+            trial.report(back_and_forth(trial), epoch)
             if trial.should_prune():
                 raise TrialPruned
         return 1 - x * x
 
-    def stopped(trial, data):
-        return objective(trial, data, stops=(30, 60))
+    def run(storage):
+        return search(objective, full(), budget=120, seed=4, storage=tmp_path / storage)
 
-    stopped.__qualname__ = objective.__qualname__
-    whole = search(objective, full(), budget=120, seed=4, storage=tmp_path / "whole.jsonl")
+    whole = run("whole.jsonl")
     assert whole.rung("full").failed > 0
-    calls.clear()
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            search(stopped, full(), budget=120, seed=4, storage=tmp_path / "s.jsonl")
-    assert told(search(stopped, full(), budget=120, seed=4, storage=tmp_path / "s.jsonl")) == told(whole)
+    stop = Stops(len(calls), 0.4, 0.8)
+    assert told(stop.until_done(lambda: run("s.jsonl"))) == told(whole)
 
 
 def test_a_storage_refuses_another_search(clock, tmp_path):
@@ -134,12 +119,15 @@ def test_damaged_and_unwritable_storages_are_refused_in_a_sentence(clock, tmp_pa
 
 
 def test_failing_trials_do_not_stop_the_search(clock):
+    failed = []
+
     def fault(trial, data):
-        if trial.params["x"] < -0.5:
+        if trial.number % 4 == 3:
+            failed.append(len(data.train[1]))
             raise RuntimeError("out of\n memory")
 
     found = search(bowl(clock, fault=fault), full(), budget=60, seed=0)
-    assert found.rung("subset:0.1").failed > 0
+    assert found.rung("subset:0.1").failed == failed.count(10) > 0
     assert abs(found.best["x"] - 0.3) < 0.4
 
 
@@ -247,7 +235,7 @@ def test_a_pruner_gives_up_bad_full_trainings_only(clock):
                 raise TrialPruned
         return 1 - x * x
 
-    found = search(objective, full(), budget=200, seed=0)
+    found = search(objective, full(), budget=400, seed=0)  # some 40 full trainings or more
     assert given_up
     assert {given[2:] for given in given_up} == {(8, 100)}
     assert found.rung("full").failed == len(given_up)
@@ -308,7 +296,7 @@ def test_a_weighted_copy_needs_data_score(clock):
 def test_trials_limit_the_cheapest_rung(clock):
     found = search(bowl(clock), full(), budget="10m", trials=30)
     assert found.rungs[0].candidates == 30
-    assert found.score > 0.9
+    assert found.score > 0.8
 
 
 def test_the_test_part_is_shown(clock):

@@ -56,6 +56,9 @@ def test_a_ready_copy_is_a_rung(task, tmp_path, monkeypatch):
     found = hcdc.search(task, task.space(), budget="5m", copies=[path])
     assert {rung.name for rung in found.rungs} == {"copy", "short:0.1", "full"}
     assert found.rung("copy").candidates > 0
+    assert found.rung("copy").file == str(path)
+    assert found.trust["copy"].against in ("short:0.1", "full")
+    assert {d.name for d in found.trust["copy"].dimensions} <= {d.name for d in task.space().dimensions()}
 
 
 def test_a_copy_of_other_data_is_refused(task):

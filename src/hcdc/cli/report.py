@@ -51,7 +51,7 @@ def report(
     if searches:
         if len(files) > 1:
             raise InputError("a page is about one search, or about evaluations; give them apart")
-        write_search_report(searches[0], out, title or "What the search found")
+        write_search_report(searches[0], out, title or "What the search found", files[0].parent)
         if json_file is not None:
             write_json(json_file, searches[0].to_json())
         say(found_lines(searches[0]), quiet)

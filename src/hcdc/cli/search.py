@@ -124,6 +124,6 @@ def _run(chosen: Subject, storage: Path | None, quiet: bool) -> Found:
 
 
 def _rung(rung: Any) -> str:
-    name, candidates, _, seconds, _, agreement, _, note = rung_cells(rung)
+    name, candidates, _, seconds, _, agreement, *_, note = rung_cells(rung)
     ranks = "" if rung.spearman is None else f", agreement with the next rung {agreement}"
     return f"{name}: {candidates} candidates in {seconds} s{ranks}" + (f", {note}" if note else "")

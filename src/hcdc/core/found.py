@@ -10,6 +10,7 @@ from typing import Any, Self
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError
 from hcdc.core.records import jsonable
+from hcdc.core.trusted import Trust
 
 Interval = Sequence[float | None]
 
@@ -22,25 +23,63 @@ class RungReport:
         name: Its name.
         candidates: How many candidates it scored.
         failed: How many of them failed or were pruned.
-        seconds: Seconds it took, with the time to make its copy.
+        seconds: Seconds it took, with ``once``, audits and repeated trainings.
+        once: Seconds before its first candidate: to make its copy, or to try out an objective.
+        audit_seconds: Seconds for candidates that are on this rung because the audit sample has them.
         price: Mean seconds per candidate.
         audits: Size of its audit sample: drawn uniformly beforehand, scored on the next rung whatever it got.
         spearman, interval: Rank correlation with the next rung on the audit sample, and its 90 % interval.
         pays: Whether the audit, or the slope of all pairs with the next rung, shows that it may take more
             than a trial share of the budget.
         note: Why it was dropped, or what limits it.
+        trust: How far its ranking can be believed, measured against the next rung; see `Found.trust`.
+        file: The file of its copy, as it was named; empty if it has none.
     """
 
     name: str
     candidates: int = 0
     failed: int = 0
     seconds: float = 0.0
+    once: float = 0.0
+    audit_seconds: float = 0.0
     price: float | None = None
     audits: int = 0
     spearman: float | None = None
     interval: Interval = (None, None)
     pays: bool | None = None
     note: str = ""
+    trust: Trust | None = None
+    file: str = ""
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read one rung of what `Found.to_json` wrote; unknown keys are ignored."""
+        names = {f.name for f in dataclasses.fields(cls)}
+        given = {key: value for key, value in document.items() if key in names}
+        if given.get("trust") is not None:
+            given["trust"] = Trust.from_json(given["trust"])
+        return cls(**given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchCost:
+    """Where the seconds of a search went.
+
+    Attributes:
+        rungs: Seconds by rung, cheapest first, with everything that was done for it.
+        preparing: Of these, seconds before the first candidates: making copies, trying out an objective.
+        audits: Of these, seconds for audit samples.
+        overhead: Seconds of the search itself: its model, its decisions and its storage.
+        total: All of them.
+        budget: Seconds that were allowed.
+    """
+
+    rungs: Mapping[str, float]
+    preparing: float
+    audits: float
+    overhead: float
+    total: float
+    budget: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +96,8 @@ class Found:
         full_trainings: Full trainings, fresh ones included.
         rungs: The rungs, cheapest first.
         curve: Best full score so far, as pairs of seconds and score.
+        uniform: Full trainings of the audit sample as pairs of seconds and score; None where one failed. It
+            was drawn uniformly, so it shows what plain random search would have met.
         warnings: What to know before believing it.
         spec: What was searched.
         environment: Where.
@@ -73,10 +114,32 @@ class Found:
     full_trainings: int = 0
     rungs: Sequence[RungReport] = ()
     curve: Sequence[Sequence[float]] = ()
+    uniform: Sequence[Sequence[float | None]] = ()
     warnings: Sequence[str] = ()
     spec: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     open_studies: Callable[[], Mapping[str, Any]] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def trust(self) -> dict[str, Trust]:
+        """By stand-in, cheapest first, how far its ranking can be believed.
+
+        Each is measured on its audit sample against the next rung, which `Trust.against` names. Only the last
+        is measured against full trainings: agreement of a lower one with them is not measured.
+        """
+        return {rung.name: rung.trust for rung in self.rungs if rung.trust is not None}
+
+    @property
+    def cost(self) -> SearchCost:
+        """Where the seconds went."""
+        return SearchCost(
+            rungs={rung.name: rung.seconds for rung in self.rungs},
+            preparing=sum(rung.once for rung in self.rungs),
+            audits=sum(rung.audit_seconds for rung in self.rungs),
+            overhead=self.seconds - sum(rung.seconds for rung in self.rungs),
+            total=self.seconds,
+            budget=self.budget,
+        )
 
     @property
     def studies(self) -> dict[str, Any]:
@@ -99,15 +162,12 @@ class Found:
         """The JSON document that ``hcdc search --json`` writes."""
         found: dict[str, Any] = jsonable(dataclasses.asdict(dataclasses.replace(self, open_studies=None)))
         del found["open_studies"]
+        found["cost"] = jsonable(dataclasses.asdict(self.cost))
         return found
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote; unknown keys are ignored."""
         names = {f.name for f in dataclasses.fields(cls)}
-        of_rung = {f.name for f in dataclasses.fields(RungReport)}
-        rungs = [
-            RungReport(**{k: v for k, v in rung.items() if k in of_rung})
-            for rung in document.get("rungs", [])
-        ]
+        rungs = [RungReport.from_json(rung) for rung in document.get("rungs", [])]
         return cls(**{k: v for k, v in document.items() if k in names and k != "rungs"}, rungs=rungs)

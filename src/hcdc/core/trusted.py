@@ -58,6 +58,7 @@ class Trust:
         spearman, interval: Rank correlation with the truth over all candidates.
         verdict: One of `VERDICTS`.
         why: The reason for the verdict, in one sentence.
+        against: What stands for the truth: the full training, or the next rung of a search.
         probes, candidates: How many candidates have both scores, and how many have the stand-in's.
         uniform: Whether the probes were drawn uniformly; else each stands for the candidates nearest to it.
         level: Level of all intervals.
@@ -73,6 +74,7 @@ class Trust:
     interval: Interval = (None, None)
     verdict: str = "unknown"
     why: str = ""
+    against: str = "full"
     probes: int = 0
     candidates: int = 0
     uniform: bool = True

@@ -52,6 +52,7 @@ class CondensedDataset:
         record: Evidence of how it was made (seconds, device, history). It varies between equal runs, so it is
             kept beside the file, not in it; see `record_path`.
         task: The task that made it; known only in the same process.
+        file: Where it was loaded from; empty if it was not.
     """
 
     train: LabelledSet
@@ -59,6 +60,7 @@ class CondensedDataset:
     meta: dict[str, Any]
     record: dict[str, Any] = field(default_factory=dict)
     task: Any = field(default=None, repr=False)
+    file: str = field(default="", repr=False)
 
     def __repr__(self) -> str:
         what = f"{self.meta.get('method', 'copy')} of '{self.meta.get('data', {}).get('name', '?')}'"
@@ -114,7 +116,7 @@ class CondensedDataset:
         """The same data set on another device."""
         return CondensedDataset(
             self.train.to(device), None if self.val is None else self.val.to(device), self.meta, self.record,
-            self.task,
+            self.task, self.file,
         )  # fmt: skip
 
     def tensors(self) -> dict[str, Tensor]:
@@ -207,7 +209,7 @@ class CondensedDataset:
         except OSError as error:
             raise InputError(f"'{name}' cannot be read: {error.strerror or error}") from error
         made = cls.from_bytes(content, name)
-        return dataclasses.replace(made, record=_read_record(record_path(path), content))
+        return dataclasses.replace(made, record=_read_record(record_path(path), content), file=name)
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "condensed file") -> CondensedDataset:

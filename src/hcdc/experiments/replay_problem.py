@@ -153,6 +153,9 @@ class Replay(Problem):
         found: Array = self._table[[self._place[config_hash(c)] for c in configs]]
         return found
 
+    def hint(self, configs: Sequence[Config]) -> Array | None:
+        return None if self.size is None else np.array([self.size(config) for config in configs])
+
     def tell(self, rung: Rung, outcome: Outcome) -> None:
         self.heard.append((rung, outcome))
 

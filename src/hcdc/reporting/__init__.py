@@ -10,6 +10,7 @@ from hcdc.reporting._figures import (
     write_figures,
 )
 from hcdc.reporting._found import RUNG_HEADINGS, found_lines, read_found, rung_cells
+from hcdc.reporting._found_figures import random_curve
 from hcdc.reporting._found_page import write_search_report
 from hcdc.reporting._images import draw_images, image_grid
 from hcdc.reporting._page import write_report
@@ -33,6 +34,7 @@ __all__ = [
     "found_lines",
     "image_grid",
     "payment",
+    "random_curve",
     "rank_colours",
     "read_evaluation",
     "read_found",

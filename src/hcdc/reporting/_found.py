@@ -44,7 +44,7 @@ def found_lines(found: Found) -> list[tuple[str, str]]:
     """The first box: configuration, score, verdict, cost, warnings."""
     best = "nothing: no candidate could be trained" if found.best is None else config_text(found.best)
     lines = [("use", best), ("score", score_text(found)), ("verdict", verdict(found)), ("cost", cost(found))]
-    return [*lines, *(("warning", text) for text in found.warnings)]
+    return [*lines, *(("warning", text) for text in [*found.warnings, *misjudged(found)])]
 
 
 def figure(value: float | None) -> str:
@@ -74,18 +74,61 @@ def verdict(found: Found) -> str:
     if found.score is None:
         return "do not rely on it yet: the winner was not trained in full with a fresh seed"
     full = found.rung("full").candidates
-    proven = [rung.name for rung in stand_ins(found) if rung.pays]
+    proven = [rung for rung in stand_ins(found) if rung.pays]
     sure = f"use it: its score comes from a training that chose nothing, and it is the best of {full} in full"
     if full < 2:
         sure = "use it with care: it is the only candidate that was trained in full"
     if proven:
-        ranked = f"{_names(proven)} ranked candidates like the next rung"
-        return f"{sure}; {ranked}, so those left out are probably worse"
+        trusted = all(rung.trust is not None and rung.trust.verdict == "trust" for rung in proven)
+        rest = "those left out are probably worse" if trusted else "most of those left out should be worse"
+        return f"{sure}; {_listed([_agrees(rung) for rung in proven])}, so {rest}"
     if stand_ins(found):
         return (
             f"{sure}; no stand-in was shown to rank like the next rung, so better ones may have been left out"
         )
     return sure
+
+
+def _agrees(rung: RungReport) -> str:
+    """How far a rung agrees with the next, in words."""
+    low, high = rung.interval
+    against = "the next rung" if rung.trust is None else f"'{rung.trust.against}'"
+    between = "" if low is None else f", {number(low)} to {number(high)}"
+    return f"'{rung.name}' agrees with {against} (rank correlation {number(rung.spearman)}{between})"
+
+
+def misjudged(found: Found) -> list[str]:
+    """Dimensions that a stand-in was shown to get wrong."""
+    told = []
+    for name, trust in found.trust.items():
+        wrong = [f"'{d.name}'" for d in trust.dimensions if d.verdict == "keep open"]
+        if wrong:
+            told.append(f"'{name}' misjudges {_listed(wrong)} beside '{trust.against}': do not choose there")
+    return told
+
+
+def chain(found: Found) -> str:
+    """What was measured against what, and what was not; empty without two stand-ins."""
+    links = [f"'{name}' against '{trust.against}'" for name, trust in found.trust.items()]
+    lower = [f"'{name}'" for name, trust in found.trust.items() if trust.against != "full"]
+    if not lower:
+        return ""
+    return (
+        f"each stand-in was measured against the next rung only ({', '.join(links)}). How far "
+        f"{_listed(lower)} agrees with full trainings was not measured"
+    )
+
+
+def where_seconds_went(found: Found) -> str:
+    """The seconds of the search in one sentence."""
+    cost = found.cost
+    parts = [f"{seconds:,.0f} s '{name}'" for name, seconds in cost.rungs.items() if seconds]
+    parts.append(f"{max(cost.overhead, 0):,.0f} s the search itself")
+    within = [f"audits took {cost.audits:,.0f} s"] if cost.audits else []
+    within += [f"making copies and first trials {cost.preparing:,.0f} s"] if cost.preparing else []
+    allowed = "" if cost.budget is None else f" of {cost.budget:,.0f} s allowed"
+    inside = f"; of these, {' and '.join(within)}" if within else ""
+    return f"{cost.total:,.0f} s{allowed}: {', '.join(parts)}{inside}"
 
 
 def cost(found: Found) -> str:
@@ -103,7 +146,7 @@ def cost(found: Found) -> str:
 
 
 def rung_cells(rung: RungReport) -> list[str]:
-    """A rung as a row: name, candidates, failed, seconds, price, agreement, note."""
+    """A rung as a row; see `RUNG_HEADINGS`."""
     low, high = rung.interval
     agreement = "-" if rung.spearman is None else f"{number(rung.spearman)}"
     if rung.spearman is not None and low is not None:
@@ -112,15 +155,15 @@ def rung_cells(rung: RungReport) -> list[str]:
     note = rung.note or {True: "pays", False: "not shown to pay", None: ""}[rung.pays]
     return [
         rung.name, f"{rung.candidates:,}", str(rung.failed or "-"), f"{rung.seconds:,.1f}", price, agreement,
-        str(rung.audits or "-"), note,
+        str(rung.audits or "-"), "-" if rung.trust is None else rung.trust.verdict, note,
     ]  # fmt: skip
 
 
 RUNG_HEADINGS = (
     "rung", "candidates", "failed", "seconds", "seconds each", "agreement with the next rung", "audits",
-    "result",
+    "ranking", "result",
 )  # fmt: skip
 
 
-def _names(names: list[str]) -> str:
-    return " and ".join(f"'{name}'" for name in names)
+def _listed(names: list[str]) -> str:
+    return " and ".join(names)

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from hcdc.core.found import Found
-from hcdc.reporting._figures import BLACK, COLOURS, GREY, literal, new_figure, plain
-from hcdc.reporting._found import RUNG_HEADINGS, found_lines, rung_cells, stand_ins
+from hcdc.reporting._found import RUNG_HEADINGS, chain, found_lines, rung_cells, where_seconds_went
+from hcdc.reporting._found_copies import copy_figures, found_copies
+from hcdc.reporting._found_dimensions import dimension_tables
+from hcdc.reporting._found_figures import found_figures
 from hcdc.reporting._page import figure_html, html_page, write_page
 
 BOX = {
@@ -22,9 +24,19 @@ BOX = {
 
 
 def write_search_report(
-    found: Found, out_html: str | os.PathLike[str], title: str = "What the search found"
+    found: Found,
+    out_html: str | os.PathLike[str],
+    title: str = "What the search found",
+    folder: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Write one self-contained page about a search, which loads nothing from the network."""
+    """Write one self-contained page about a search, which loads nothing from the network.
+
+    Args:
+        found: What `hcdc.search` found.
+        out_html: The file to write.
+        title: Heading of the page.
+        folder: Where else to look for the files of its copies, which the page shows.
+    """
     data = found.spec.get("data")
     name = data.get("name") if isinstance(data, dict) else found.spec.get("objective")
     parts = [
@@ -33,7 +45,10 @@ def write_search_report(
         _box(found),
         "<h2>The ladder</h2>",
         _ladder(found),
-        *(figure_html(name, caption, drawn) for name, caption, drawn in _figures(found)),
+        *(f"<p>{_sentence(text)}</p>" for text in (chain(found), where_seconds_went(found)) if text),
+        *(figure_html(*drawn) for drawn in found_figures(found)),
+        *_dimensions(found),
+        *_copies(found, folder),
         "<h2>Trained again</h2>" if found.finalists else "",
         _finalists(found),
         "<h2>Where it was measured</h2>",
@@ -76,74 +91,30 @@ def _ladder(found: Found) -> str:
         "drawn beforehand; brackets: 90 % interval."
     )
     return (
-        f'<div class="wide"><table><caption>{caption}</caption><thead><tr>{head}</tr></thead>'
+        f'<div class="wide"><table><caption><span>{caption}</span></caption><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
 
 
-def _figures(found: Found) -> list[tuple[str, str, Any]]:
-    drawn = [("ladder", "Candidates per rung, cheapest rung at the top.", _draw_ladder(found))]
-    if found.curve:
-        caption = "Best full score so far against total time, audits and overhead included. "
-        caption += "The dot is the winner's score from a fresh training."
-        drawn.append(("best-so-far", caption, _draw_curve(found)))
-    if stand_ins(found):
-        caption = "Agreement of each stand-in with the next rung, with its 90 % interval."
-        drawn.append(("agreement", caption, _draw_agreement(found)))
-    return drawn
+def _dimensions(found: Found) -> list[str]:
+    """Agreement by dimension, if the search measured any."""
+    tables = dimension_tables(found)
+    told = (
+        "Does a hyperparameter act on a stand-in as it acts on the next rung? tau is the correlation of its "
+        "main effects on both, with its 90 % interval; importance is the share of the next rung's variance "
+        "that it explains alone. An unknown dimension counts as open: let a dearer rung choose it."
+    )
+    return ["<h2>Agreement by dimension</h2>", f"<p>{told}</p>", *tables] if tables else []
 
 
-def _draw_ladder(found: Found) -> Any:
-    rungs = [rung for rung in found.rungs if rung.candidates]
-    figure = new_figure(7.2, 0.7 + 0.42 * len(rungs))
-    axes = figure.add_subplot()
-    places = range(len(rungs))
-    axes.barh(places, [rung.candidates for rung in rungs], height=0.6, color=COLOURS[0])
-    for place, rung in zip(places, rungs):
-        axes.text(rung.candidates, place, f" {rung.candidates:,} in {rung.seconds:,.0f} s", va="center")
-    axes.set_yticks(places, [literal(rung.name) for rung in rungs])
-    axes.invert_yaxis()
-    axes.margins(x=0.2)
-    axes.set_xlim(left=0)
-    axes.set_xlabel("candidates scored")
-    plain(axes)
-    return figure
-
-
-def _draw_curve(found: Found) -> Any:
-    figure = new_figure(7.2, 3.0)
-    axes = figure.add_subplot()
-    times, scores = zip(*found.curve)
-    axes.step([*times, found.seconds], [*scores, scores[-1]], where="post", color=COLOURS[0], linewidth=2)
-    if found.score is not None:
-        low, high = found.interval
-        if low is not None and high is not None:
-            axes.plot([found.seconds] * 2, [low, high], color=BLACK, linewidth=1.5)
-        axes.plot(found.seconds, found.score, "o", color=BLACK)
-    axes.set_xlim(left=0)
-    axes.set_xlabel("seconds, everything included")
-    axes.set_ylabel("best full score so far")
-    plain(axes)
-    return figure
-
-
-def _draw_agreement(found: Found) -> Any:
-    rungs = stand_ins(found)
-    figure = new_figure(7.2, 0.8 + 0.42 * len(rungs))
-    axes = figure.add_subplot()
-    for place, rung in enumerate(rungs):
-        low, high = rung.interval
-        colour = COLOURS[0] if rung.pays else GREY
-        if low is not None and high is not None:
-            axes.plot([low, high], [place] * 2, color=colour, linewidth=2)
-        axes.plot(rung.spearman, place, "o", color=colour)
-    axes.axvline(0, color=BLACK, linewidth=0.8)
-    axes.set_yticks(range(len(rungs)), [literal(rung.name) for rung in rungs])
-    axes.set_ylim(len(rungs) - 0.5, -0.5)
-    axes.set_xlim(-1.05, 1.05)
-    axes.set_xlabel("rank correlation with the next rung")
-    plain(axes)
-    return figure
+def _copies(found: Found, folder: str | os.PathLike[str] | None) -> list[str]:
+    """What the copies look like, where their files are at hand."""
+    made = [
+        figure_html(f"{place}-{name}", caption, drawn)
+        for place, (rung, small) in enumerate(found_copies(found, folder), 1)
+        for name, caption, drawn in copy_figures(rung, small)
+    ]
+    return ["<h2>What the copies look like</h2>", *made] if made else []
 
 
 def _finalists(found: Found) -> str:

@@ -61,8 +61,12 @@ dt { font-weight: 600; margin-top: .5rem; }
 dd { margin: 0; }
 .box { border: 1px solid var(--line); border-radius: 8px; padding: .4rem 1.1rem 1rem; margin: 1.2rem 0; }
 .box dd { color: var(--text); }
-.box pre { margin: .3rem 0; }
-@media print { body { padding: 0; max-width: none; } figure, tr, .box { break-inside: avoid; } }
+.box pre { margin: .3rem 0; user-select: all; }
+@media (max-width: 36rem) { table { font-size: .78rem; } th, td { padding: .3rem; }
+  td:last-child { min-width: 0; } caption span { display: block; max-width: calc(100vw - 3rem); } }
+@media print { body { padding: 0; max-width: none; } figure, tr, .box { break-inside: avoid; }
+  h2, caption { break-after: avoid; } .wide { overflow: visible; } table { font-size: .72rem; }
+  th, td { white-space: normal; padding: .25rem .35rem; } }
 """
 
 
@@ -127,14 +131,14 @@ def _check_judged(small: CondensedDataset, evaluations: Sequence[Evaluation]) ->
 def _pictures(
     evaluations: Sequence[Evaluation], copies: Sequence[CondensedDataset], before: Sequence[Before | None]
 ) -> list[str]:
-    """Figures of each copy's images, if it has any (see `_shown_parts`)."""
+    """Figures of each copy's images, if it has any (see `shown_parts`)."""
     names = short_names(evaluations)
     made = []
     for k, small in enumerate(copies):
         if small.train.pictures() is None:
             continue
         name = "; ".join(n for n, evaluation in zip(names, evaluations) if belongs(evaluation, small.meta))
-        for part in _shown_parts(small):
+        for part in shown_parts(small):
             own = part == ("train" if small.val is None else "val")
             start = before[k] if before and (own or isinstance(before[k], CondensedDataset)) else None
             told = "; ".join(["with the normalisation undone", *facts(small, start, part)])
@@ -143,7 +147,7 @@ def _pictures(
     return made
 
 
-def _shown_parts(small: CondensedDataset) -> list[str]:
+def shown_parts(small: CondensedDataset) -> list[str]:
     """S_train if it was learned, and S_val, unless it is the real set or random beside a learned S_train."""
     learned = small.meta.get("train_method") not in CHOSEN
     if small.val is None:
@@ -236,7 +240,7 @@ def _table(rows: Sequence[Row]) -> str:
         "Seconds and break-even come from one run and depend on other load on the machine."
     )
     return (
-        f'<div class="wide"><table><caption>{caption}</caption><thead><tr>{head}</tr></thead>'
+        f'<div class="wide"><table><caption><span>{caption}</span></caption><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
 

@@ -6,7 +6,7 @@ The room can be called: ``hcdc.search(objective, full, budget="30m")`` is ``hcdc
 import sys
 from types import ModuleType
 
-from hcdc.core.found import Found, RungReport
+from hcdc.core.found import Found, RungReport, SearchCost
 from hcdc.core.planned import RungPlan, SearchPlan
 from hcdc.datasets import FullData, TrialData
 from hcdc.search._dimensions import from_dimension, to_dimension
@@ -53,6 +53,7 @@ __all__ = [
     "RungPlan",
     "RungReport",
     "Sampler",
+    "SearchCost",
     "SearchPlan",
     "Store",
     "TaskProblem",

@@ -14,6 +14,8 @@ from hcdc.search._problem import Array
 
 PARTS = 6
 """Allocations divide the budget into so many parts."""
+TOGETHER = 12
+"""Posterior draws behind one pick."""
 WIDTH = 1200
 """Simulations follow so many of the most promising candidates."""
 
@@ -115,12 +117,17 @@ def allocate(
     return best
 
 
-def thompson(full: Array, eligible: Index, count: int) -> list[int]:
-    """Pick ``count`` candidates, each the best of the eligible in a posterior draw of its own."""
+def thompson(outlook: Array, eligible: Index, count: int, rng: np.random.Generator) -> list[int]:
+    """Pick ``count`` candidates, each the best of the eligible by the mean of a few posterior draws.
+
+    One draw each would be Thompson sampling, which explores too much for some dozens of picks; the mean of
+    all would be greedy.
+    """
     left, picks = np.ones(len(eligible), bool), []
-    draws = full[:, eligible]
-    for k in range(min(count, len(eligible))):
-        best = int(np.argmax(np.where(left, draws[k % len(draws)], -np.inf)))
+    draws = outlook[:, eligible]
+    for _ in range(min(count, len(eligible))):
+        some = draws[rng.choice(len(draws), min(TOGETHER, len(draws)), replace=False)].mean(0)
+        best = int(np.argmax(np.where(left, some, -np.inf)))
         left[best] = False
         picks.append(int(eligible[best]))
     return picks

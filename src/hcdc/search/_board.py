@@ -9,13 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hcdc.core.configs import Config, config_hash
-from hcdc.core.ranks import standard
+from hcdc.core.ranks import standard, standard_ranks
 from hcdc.core.threads import one_blas_thread
 from hcdc.search._problem import Array, Outcome, Problem
 from hcdc.search._regression import PRIOR_SLOPE, Inputs, RungModel
 from hcdc.search._warp import Warp
 
 Index = NDArray[np.int64]
+HINT_LOWEST, HINT_FULL = 0.4, 0.2
+"""Expected slopes of a hint, such as the number of parameters: on the lowest rung, and on the full training
+at equal scores below."""
 
 
 class Board:
@@ -76,16 +79,33 @@ class Board:
         if len(self._features) < len(self.configs):
             fresh = self.problem.features(self.configs[len(self._features) :])
             self._features = np.concatenate([self._features.reshape(-1, fresh.shape[1]), fresh])
-        columns = [self._features]
+        raw = np.concatenate([self._features, *self._figures(free)], 1)
+        keep = raw[:, raw.std(0) > 1e-12]
+        return np.stack([standard(column) for column in keep.T], 1) if keep.size else np.empty((len(raw), 0))
+
+    def hint(self, free: Sequence[str] = ()) -> Array:
+        """What is hoped of candidates before any rung, as normal scores ``[n, 1]``; ``[n, 0]`` if nothing is.
+
+        The sum of the ranks of the problem's own hint and of the figures of free rungs.
+        """
+        own = self.problem.hint(self.configs)
+        columns = [*([] if own is None else [own[:, None]]), *self._figures(free)]
+        found = np.concatenate([np.empty((len(self.configs), 0)), *columns], 1)
+        varied = found[:, found.std(0) > 0]
+        if not varied.size:
+            return varied[:, :0]
+        return standard_ranks(np.sum([standard_ranks(column) for column in varied.T], 0))[:, None]
+
+    def _figures(self, free: Sequence[str]) -> list[Array]:
+        """Figures ``[n, k]`` of each free rung that has scored all candidates."""
+        found = []
         for outcomes in (self.outcomes[rung] for rung in free):
             if len(outcomes) == len(self.configs):
                 ordered = [outcomes[i] for i in range(len(outcomes))]
                 names = sorted(ordered[0].values)
                 table = [[o.score, *(o.values[name] for name in names)] for o in ordered]
-                columns.append(np.nan_to_num(np.array(table, np.float64)))
-        raw = np.concatenate(columns, 1)
-        keep = raw[:, raw.std(0) > 1e-12]
-        return np.stack([standard(column) for column in keep.T], 1) if keep.size else np.empty((len(raw), 0))
+                found.append(np.nan_to_num(np.array(table, np.float64)))
+        return found
 
 
 class Posterior:
@@ -96,14 +116,16 @@ class Posterior:
 
     Args:
         board: What is known.
-        rungs: Names of the rungs in use, cheapest first; each needs two scored candidates.
+        rungs: Names of the rungs in use, cheapest first; the first needs scored candidates.
         free: Names of the free rungs.
         draws: Number of draws.
         rng: The random stream.
 
     Attributes:
         values: By rung, normal scores ``[draws, n]``; constant over draws where the score is known.
-        full: Full scores ``[draws, n]`` in their own unit.
+        full: Full scores ``[draws, n]`` in their own unit, or in that of the dearest rung with scores.
+        outlook: Expected normal scores of the full training ``[draws, n]`` under each draw of the model:
+            what differs between draws is what the model does not know, not the noise of single candidates.
     """
 
     def __init__(
@@ -111,32 +133,50 @@ class Posterior:
     ):
         self.values: dict[str, Array] = {}
         with one_blas_thread():
-            self._draw(board, rungs, board.features(free), draws, rng)
+            self._draw(board, rungs, board.features(free), board.hint(free), draws, rng)
 
     def _draw(
-        self, board: Board, rungs: Sequence[str], features: Array, draws: int, rng: np.random.Generator
+        self,
+        board: Board,
+        rungs: Sequence[str],
+        features: Array,
+        hint: Array,
+        draws: int,
+        rng: np.random.Generator,
     ) -> None:
         lower: list[Array] = []
+        expected: list[Array] = []
         below = np.ones(len(board.configs), bool)  # scored on all lower rungs; earlier results may not be
         for name in rungs:
             scores = board.scores(name)
             seen = np.flatnonzero(np.isfinite(scores))
-            warp = Warp(scores[seen], *_expected(lower[-1][0, seen] if lower else None))
+            if len(seen):  # else its scores are given in the unit of the rung below
+                warp = Warp(scores[seen], *_expected(lower[-1][0, seen] if lower else None))
             known = warp(scores)
-            at = self._inputs(lower, features)
-            fit = self._inputs([np.broadcast_to(v, (draws, len(features)))[0] for v in lower], features)
-            model = RungModel(fit.take(whole := seen[below[seen]]), known[whole], rng)
+            fit = self._inputs([value[0] for value in lower], features, hint)
+            slopes = [*[0.0] * max(0, len(lower) - 1), *self._hinted(name, rungs) * hint.shape[1]]
+            model = RungModel(fit.take(whole := seen[below[seen]]), known[whole], rng, slopes)
             below[np.isnan(scores)] = False
-            _, value = model.draw(at, draws, rng)
-            value[:, seen] = known[seen]
-            self.values[name] = value
-            lower.append(value)
-        self.full: Array = warp.inverse(self.values[rungs[-1]])
+            at, ahead = (self._inputs(chain, features, hint) for chain in (lower, expected))
+            for chain, value in zip((lower, expected), model.draw(at, ahead, draws, rng)):
+                value[:, seen] = known[seen]
+                chain.append(value)
+            self.values[name] = lower[-1]
+        self.outlook: Array = expected[-1]
+        self.full: Array = warp.inverse(lower[-1])
 
     @staticmethod
-    def _inputs(lower: Sequence[Array], features: Array) -> Inputs:
-        others = np.stack(lower[:-1], -1) if len(lower) > 1 else np.empty((len(features), 0))
-        return Inputs(lower[-1] if lower else None, others, features)
+    def _hinted(name: str, rungs: Sequence[str]) -> list[float]:
+        """Expected slope of a hint on a rung: a larger network gains more from the rest of its training."""
+        return [HINT_LOWEST if name == rungs[0] else HINT_FULL if name == rungs[-1] else 0.0]
+
+    @staticmethod
+    def _inputs(lower: Sequence[Array], features: Array, hint: Array) -> Inputs:
+        if not lower:
+            return Inputs(None, hint, features)
+        columns = [*lower[:-1], *(np.broadcast_to(column, lower[-1].shape) for column in hint.T)]
+        others = np.stack(columns, -1) if columns else np.empty((len(features), 0))
+        return Inputs(lower[-1], others, features)
 
 
 def _expected(below: Array | None) -> tuple[float, float]:

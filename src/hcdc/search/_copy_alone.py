@@ -73,7 +73,7 @@ def search_copy(
     best, _ = _best(board, rung.name)
     report = RungReport(
         name=rung.name, candidates=len(done), failed=sum(not o.complete for o in done.values()),
-        seconds=spent, price=spent / len(done),
+        seconds=spent, price=spent / len(done), file=small.file,
     )  # fmt: skip
     return Found(
         best=best, seconds=spent, budget=budget, rungs=[report], warnings=[ALONE], spec=problem.spec(),
@@ -82,7 +82,7 @@ def search_copy(
 
 
 def _chosen(board: Board, problem: Problem, rung: str, size: int, total: int, seed: int) -> Sequence[int]:
-    """The next candidates: at random first, then each the best of a posterior draw."""
+    """The next candidates: at random first, then each the best by a few posterior draws."""
     done = board.outcomes[rung]
     rng = numpy_stream(seed, "copy alone", len(done))
     endless = problem.candidates() is None
@@ -98,7 +98,7 @@ def _chosen(board: Board, problem: Problem, rung: str, size: int, total: int, se
     if blind:
         return [int(i) for i in rng.permutation(eligible)[:size]]
     posterior = Posterior(board, [rung], (), DRAWS, rng)
-    return thompson(posterior.full, eligible, size)
+    return thompson(posterior.outlook, eligible, size, rng)
 
 
 def _best(board: Board, rung: str) -> tuple[Config, float]:

@@ -1,15 +1,20 @@
-"""Dimensions of a space as distributions, and back."""
+"""Dimensions of a space as distributions, and back; and as numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import numpy as np
+
+from hcdc.core.configs import Config
+from hcdc.evaluation.trust import columns
 from hcdc.search._distributions import (
     CategoricalDistribution,
     Distribution,
     FloatDistribution,
     IntDistribution,
 )
+from hcdc.search._problem import Array
 from hcdc.spaces import Dimension, Space
 
 MOST_CHOICES = 256
@@ -48,4 +53,16 @@ def distributions_of(space: Space) -> Mapping[str, Distribution]:
         for d in space.dimensions()
         if len(d.choices) <= MOST_CHOICES
         and all(c is None or isinstance(c, bool | int | float | str) for c in d.choices)
+    }
+
+
+def described(configs: Sequence[Config], space: Space) -> dict[str, Array]:
+    """Numbers per dimension; a dimension with more choices than candidates is split into its decisions."""
+    dimensions, sizes = space.dimensions(), space.decisions()
+    if sizes is None or all(len(d.choices) <= len(configs) for d in dimensions):
+        return columns(configs, dimensions)
+    numbers = np.array([space.to_numbers(config) for config in configs])
+    return {
+        f"decision {k + 1}": (numbers[:, k, None] == np.arange(size)).astype(np.float64)
+        for k, size in enumerate(sizes)
     }

@@ -23,7 +23,7 @@ def mean_interval(
     return (score - width, score + width)
 
 
-def slope_is_positive(below: Array, above: Array, level: float = 0.95) -> bool:
+def slope_is_positive(below: Array, above: Array, level: float = 0.99) -> bool:
     """Whether the regression of the ranks of ``above [n]`` on those of ``below [n]`` rises, by a t-test."""
     if len(below) < 4 or np.ptp(below) == 0 or np.ptp(above) == 0:
         return False

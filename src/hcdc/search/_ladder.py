@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from hcdc.core.configs import Config
 from hcdc.core.errors import HcdcError, InputError
-from hcdc.core.found import Found, RungReport
+from hcdc.core.found import Found
 from hcdc.core.progress import Progress
-from hcdc.core.ranks import standard_ranks
-from hcdc.core.records import environment
 from hcdc.core.seeds import derive, numpy_stream
 from hcdc.evaluation.trust import rank_estimate
 from hcdc.search._allocation import Simulation, allocate, thompson
+from hcdc.search._audits import complete
 from hcdc.search._board import Board, Posterior
-from hcdc.search._intervals import mean_interval, slope_is_positive
+from hcdc.search._intervals import slope_is_positive
 from hcdc.search._problem import Outcome, Problem, Rung
 from hcdc.search._sampler import Sampler
 from hcdc.search._store import Store
+from hcdc.search._summary import summary
 
 log = logging.getLogger("hcdc")
 LEVEL = 0.9
@@ -37,6 +36,9 @@ ASKING = 0.01
 """Largest share of the budget for the proposals of a sampler in one wave."""
 OVER = 1.05
 """No candidate is started that is expected to end beyond this share of the budget."""
+AUDITING, FEWEST_AUDITS = 0.12, 8
+"""At most this share of the budget is for audits in full; a rung between is too dear if it would not pay for
+so many of its candidates."""
 LAST = 1.1
 """The same for the winner's last training, without which there is no score."""
 
@@ -103,6 +105,7 @@ class Ladder:
         self.spent: dict[str, float] = {rung.name: rung.once for rung in self.paid}
         self.overhead, self.decisions, self.ticks = 0.0, 0, 0
         self.audits: dict[str, list[int]] = {rung.name: [] for rung in self.paid}
+        self.sample: list[int] = []
         self.curve: list[tuple[float, float]] = []
         self.repeats: dict[int, dict[int, Outcome]] = {}
         self._phase = (progress or Progress()).phase("seconds of search", max(1, int(budget)))
@@ -239,7 +242,7 @@ class Ladder:
             if not self._wave(wave):
                 break
         self._confirm()
-        return self._found()
+        return summary(self)
 
     def _free_rungs(self) -> None:
         """Score all candidates on the free rungs that the budget allows."""
@@ -264,7 +267,7 @@ class Ladder:
         self.board.add(self.problem.propose(count - 2 * count // 3, rng))
         if self.sampler is not None:
             self.board.add(self._sampled(self.sampler, 2 * count // 3))
-        elif best := self._leaders(8):
+        elif best := self.leaders(8):
             near = [self.board.configs[i] for i in best]
             self.board.add(self.problem.propose(2 * count // 3, rng, near))
 
@@ -278,7 +281,7 @@ class Ladder:
             found = sampler.propose(rung, list(self.board.outcomes[rung].values()), *given)
         return [self.problem.candidate(params) for params in self.store.note(key, found)]
 
-    def _leaders(self, count: int) -> list[int]:
+    def leaders(self, count: int) -> list[int]:
         """The best candidates on the dearest rung that has scored ``count`` of them, best first."""
         for rung in reversed(self.kept):
             scores = self.board.scores(rung.name)
@@ -297,36 +300,45 @@ class Ladder:
         sample = [i for i in order if i not in self.board.outcomes[self.full.name]][: self.settings.audits]
         for number in (0, 1):
             self.evaluate(self.paid[0], sample[number : number + 1])
-        for below, rung in zip([None, *self.paid], self.paid):
+        self.sample = sample
+        self._thin()
+        for below, rung in zip([None, *self.kept], self.kept):
             sample = sample[: self._audit_size(rung)]
             if below is not None:
-                self.audits[below.name] = self.store.note(f"audit {below.name}", sample)
+                place = self.paid.index(rung) - 1
+                self.audits[self.paid[place].name] = self.store.note(f"audit {below.name}", sample)
             self.evaluate(rung, [i for i in sample if i not in self.board.outcomes[rung.name]])
-        for rung in self.paid[:-1]:  # on cheaper rungs, what is known in full teaches the model
+        for rung in self.kept[:-1]:  # on cheaper rungs, what is known in full teaches the model
             self.evaluate(rung, known[: self._audit_size(rung)])
+
+    def _thin(self) -> None:
+        """Drop rungs between the cheapest and the full training that are too dear to be audited."""
+        for rung in self.kept[1:-1]:
+            if FEWEST_AUDITS * self.price(rung) > AUDITING * self.budget:
+                self.dropped[rung.name] = "too dear for this budget"
 
     def _audit_size(self, rung: Rung) -> int:
         """Size of the uniform sample on a rung: as many as a small part of the budget pays for."""
         price, most = self.price(rung), self.settings.audits
         if rung is not self.full:
             return max(2, min(most, int(0.05 * self.budget / price)))
-        affordable = int((self._end(0) - self.seconds) / price)
+        affordable = max(0, int((self._end(0) - self.seconds) / price))
+        least = 0 if len(self.kept) > 1 else 2  # full trainings alone: the model needs a start
         return min(
-            max(2, min(self.settings.full_audits, int(0.12 * self.budget / price))), max(affordable, 0)
+            max(least, min(self.settings.full_audits, int(AUDITING * self.budget / price))), affordable
         )
+
+    def audited(self, rung: Rung) -> tuple[str, list[int]]:
+        """The next rung in use, and the audit sample that was scored on it: a part of the rung's own."""
+        place = next(k for k, r in enumerate(self.paid) if k > self.paid.index(rung) and r in self.kept)
+        return self.paid[place].name, self.audits[self.paid[place - 1].name]
 
     def agreement(self, rung: Rung) -> tuple[float, tuple[float, float], int]:
         """Spearman with the next rung on the audit sample, its 90 % interval, and the size of the sample."""
-        kept = self.kept
-        above = kept[kept.index(rung) + 1].name
-        pairs = [
-            (self.board.outcomes[rung.name][i].score, self.board.outcomes[above][i].score)
-            for i in self.audits[rung.name]
-            if i in self.board.outcomes[rung.name] and i in self.board.outcomes[above]
-            and self.board.outcomes[rung.name][i].complete and self.board.outcomes[above][i].complete
-        ]  # fmt: skip
-        found = rank_estimate(*np.array(pairs).reshape(-1, 2).T)
-        return found.rho, found.interval(LEVEL), len(pairs)
+        above, sample = self.audited(rung)
+        both = complete(self.board, sample, rung.name, above)
+        found = rank_estimate(self.board.scores(rung.name)[both], self.board.scores(above)[both])
+        return found.rho, found.interval(LEVEL), len(both)
 
     def pays(self, rung: Rung) -> bool:
         """Whether a higher score here means a higher one on the next rung.
@@ -334,8 +346,7 @@ class Ladder:
         Either the audit interval lies above zero, or the slope of all pairs does. Candidates were promoted by
         what is known of them, which does not bias a slope as it biases a correlation.
         """
-        kept = self.kept
-        low, high = (self.board.scores(r.name) for r in (rung, kept[kept.index(rung) + 1]))
+        low, high = (self.board.scores(name) for name in (rung.name, self.audited(rung)[0]))
         both = np.isfinite(low) & np.isfinite(high)
         return self.agreement(rung)[1][0] > 0 or slope_is_positive(low[both], high[both])
 
@@ -348,7 +359,7 @@ class Ladder:
 
     def _wave(self, waves: int) -> bool:
         """Plan with the budget that is left and carry out one part of it; False if nothing more fits."""
-        if any(len(self.board.outcomes[rung.name]) < 2 for rung in self.kept):
+        if len(self.board.outcomes[self.kept[0].name]) < 2:
             return False
         rng = self._decide()
         self._pool(rng)
@@ -374,7 +385,7 @@ class Ladder:
                 else self.board.scored(self.kept[position - 1].name)
             )
             eligible = np.array([i for i in base if i not in scored], np.int64)
-            self.evaluate(rung, thompson(posterior.full, eligible, size))
+            self.evaluate(rung, thompson(posterior.outlook, eligible, size, rng))
         return True
 
     def _drop(self, sizes: Mapping[str, int], waves: int) -> None:
@@ -400,7 +411,7 @@ class Ladder:
             if self.seconds + self.price(self.full) * 2 <= OVER * self.budget:
                 self._again(i, 1)
         if seen:
-            self._again(self._winner(), 2)
+            self._again(self.winner(), 2)
 
     def _again(self, index: int, repeat: int) -> None:
         self._decide()
@@ -408,64 +419,10 @@ class Ladder:
             if outcome.complete:
                 self.repeats.setdefault(index, {})[repeat] = outcome
 
-    def _winner(self) -> int:
+    def winner(self) -> int:
         """The candidate with the best mean of its first and second full score."""
         outcomes = self.board.outcomes[self.full.name]
         second = {i: some[1].score for i, some in self.repeats.items() if 1 in some}
         if second:
             return max(second, key=lambda i: outcomes[i].score + second[i])
         return max((i for i in outcomes if outcomes[i].complete), key=lambda i: outcomes[i].score)
-
-    def _found(self) -> Found:
-        outcomes, warnings = self.board.outcomes[self.full.name], []
-        if any(outcome.complete for outcome in outcomes.values()):
-            best: int | None = self._winner()
-        else:
-            best = next(iter(self._leaders(1)), None)
-            warnings.append("the budget did not allow one full training; this is the best on a cheaper rung")
-        last = self.repeats.get(best, {}).get(2) if best is not None else None
-        if last is None:
-            warnings.append("the budget left no room to train the winner again, so it has no fresh score")
-        runs = {i: [outcomes[i].score, *(o.score for o in some.values())] for i, some in self.repeats.items()}
-        noise = [a - b for some in runs.values() for a, b in itertools.pairwise(some)]
-        return Found(
-            best=None if best is None else self.board.configs[best],
-            score=None if last is None else last.score,
-            interval=(None, None) if last is None else mean_interval(last.score, noise),
-            parts={} if last is None else dict(last.parts),
-            finalists=[{"config": self.board.configs[i], "scores": some} for i, some in runs.items()],
-            seconds=self.seconds,
-            budget=self.budget,
-            full_trainings=sum(not o.known for o in outcomes.values()) + sum(map(len, self.repeats.values())),
-            rungs=[self._report(rung) for rung in self.problem.rungs],
-            curve=self.curve,
-            warnings=warnings,
-            spec=self.problem.spec(),
-            environment=environment(),
-        )
-
-    def _report(self, rung: Rung) -> RungReport:
-        outcomes = self.board.outcomes[rung.name]
-        report = RungReport(
-            name=rung.name,
-            candidates=sum(not o.known for o in outcomes.values()),
-            failed=sum(not o.complete for o in outcomes.values()),
-            seconds=self.spent.get(rung.name, 0.0),
-            price=self.price(rung) if outcomes else None,
-            note=self.dropped.get(rung.name, ""),
-        )
-        if rung.name in self.free:
-            return self._free_report(rung, report)
-        if rung not in self.kept[:-1]:
-            return report
-        rho, interval, count = self.agreement(rung)
-        return replace(report, audits=count, spearman=rho, interval=interval, pays=self.pays(rung))
-
-    def _free_report(self, rung: Rung, report: RungReport) -> RungReport:
-        """A free rung against the first paid one: the sum of the ranks of its figures on the audit sample."""
-        sample = [i for i in self.audits[self.paid[0].name] if i in self.board.outcomes[self.paid[0].name]]
-        outcomes = [self.board.outcomes[rung.name][i] for i in sample]
-        figures = np.array([[o.score, *o.values.values()] for o in outcomes]).reshape(len(sample), -1)
-        ranks = np.sum([standard_ranks(column) for column in figures.T], 0)
-        found = rank_estimate(ranks, self.board.scores(self.paid[0].name)[sample])
-        return replace(report, audits=len(sample), spearman=found.rho, interval=found.interval(LEVEL))

@@ -137,7 +137,9 @@ class ObjectiveProblem(Problem):
         TrialData.of_copy(small, 0, self.full)  # refuse now what every trial would refuse
         self._copies[name] = hashlib.sha256(small.to_bytes()).hexdigest()[:32]
         share = min(0.9, len(small.train) / len(self.full.parts["train"]))
-        return ObjectiveRung(name, share, partial(copied, small=small))
+        rung = ObjectiveRung(name, share, partial(copied, small=small))
+        rung.file = small.file
+        return rung
 
     # --- the space ----------------------------------------------------------------------------------------
 
@@ -165,6 +167,9 @@ class ObjectiveProblem(Problem):
 
     def features(self, configs: Sequence[Config]) -> Array:
         return self.space.features(configs)
+
+    def described(self, configs: Sequence[Config]) -> Mapping[str, Array]:
+        return self.space.described(configs)
 
     def spec(self) -> dict[str, Any]:
         return {

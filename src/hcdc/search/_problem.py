@@ -63,12 +63,14 @@ class Rung(ABC):
         share: Expected price as a share of one full training; used until seconds have been measured.
         once: Seconds before the first candidate, e.g. to make a copy.
         batch: How many candidates are scored together at no extra cost per candidate.
+        file: The file of its copy, if it has one.
     """
 
     name: str
     share: float = 1.0
     once: float = 0.0
     batch: int = 1
+    file: str = ""
 
     @abstractmethod
     def run(self, configs: Sequence[Config], seed: int) -> Iterator[Outcome]:
@@ -97,6 +99,17 @@ class Problem(ABC):
     @abstractmethod
     def features(self, configs: Sequence[Config]) -> Array:
         """Numbers that describe candidates to the model, ``[n, f]``; no rung is needed to know them."""
+
+    def described(self, configs: Sequence[Config]) -> Mapping[str, Array]:
+        """Numbers of each dimension by name, ``[n]`` or ``[n, choices]``, to measure agreement per dimension.
+
+        NaN, or no choice, where a candidate does not have it. By default no dimension is known.
+        """
+        return {}
+
+    def hint(self, configs: Sequence[Config]) -> Array | None:
+        """A figure that tends to rise with the score, ``[n]``, such as the number of parameters; if any."""
+        return None
 
     @abstractmethod
     def spec(self) -> dict[str, Any]:

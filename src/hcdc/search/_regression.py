@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,7 @@ class Inputs:
 
     Attributes:
         below: Normal score on the closest rung below ``[n]``, or None for the lowest rung.
-        others: Normal scores of the rungs further below and further figures ``[n, o]``.
+        others: Normal scores of the rungs further below, and of a hint if there is one ``[n, o]``.
         features: Standardised description of the configuration ``[n, f]``.
     """
 
@@ -47,17 +48,17 @@ class Basis:
 
     Args:
         features: Number of features.
-        others: Number of other figures.
+        slopes: Expected slope of each other figure.
         below: Whether there is a rung below.
         rng: Draws the random Fourier features.
     """
 
-    def __init__(self, features: int, others: int, below: bool, rng: np.random.Generator):
+    def __init__(self, features: int, slopes: Sequence[float], below: bool, rng: np.random.Generator):
         self.hinges = (1 + len(KNOTS)) if below else 0
         normal, chi = rng.standard_normal((features, WAVES)), rng.chisquare(5, WAVES) / 5
         self._frequency = normal / np.sqrt(chi) if features else None  # spectrum of a Matern 5/2 kernel
         self._phase = rng.uniform(0, 2 * np.pi, WAVES)
-        self.linear, self.others = features, others
+        self.linear, self.slopes, self.others = features, list(slopes), len(slopes)
 
     def fixed(self, features: Array, length: float) -> Array:
         """Columns that depend on the configuration alone ``[n, c]``."""
@@ -75,7 +76,8 @@ class Basis:
     def prior(self, linear: float, smooth: float) -> tuple[Array, Array]:
         """Mean and standard deviation of the coefficients."""
         scales = [0.3, *[0.15] * len(KNOTS)] if self.hinges else []
-        means = [PRIOR_SLOPE] if self.hinges else []
+        means = [PRIOR_SLOPE, *[0.0] * len(KNOTS)] if self.hinges else []
+        means += self.slopes
         scales += [0.3] * self.others + [0.4] + [linear / max(1, self.linear) ** 0.5] * self.linear
         if self._frequency is not None:
             scales += [smooth] * WAVES
@@ -95,11 +97,15 @@ class RungModel:
         at: What is known of the observed candidates.
         target: Their normal scores on this rung ``[n]``.
         rng: Draws the random features.
+        slopes: Expected slope of each other figure; 0 by default.
     """
 
-    def __init__(self, at: Inputs, target: Array, rng: np.random.Generator):
+    def __init__(
+        self, at: Inputs, target: Array, rng: np.random.Generator, slopes: Sequence[float] | None = None
+    ):
         described = at.features.shape[1] > 0
-        self.basis = Basis(at.features.shape[1], at.others.shape[1], at.below is not None, rng)
+        slopes = [0.0] * at.others.shape[1] if slopes is None else slopes
+        self.basis = Basis(at.features.shape[1], slopes, at.below is not None, rng)
         best = -np.inf
         for length in (1.0, 2.5) if described else (1.0,):
             columns = self.basis.columns(at, length)
@@ -145,27 +151,38 @@ class RungModel:
             self._variance = np.maximum((near @ squares + 4 * scale**2) / (near.sum(1) + 4), 1e-4)
             self._posterior = self._fit(columns, target, self.noise(centres))
 
-    def draw(self, at: Inputs, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Means under ``count`` posterior draws ``[count, n]``, and values with noise around them.
+    def draw(self, at: Inputs, expected: Inputs, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Scores with noise, given ``at``, and means, given ``expected``, under ``count`` posterior draws.
 
         Args:
-            at: What is known of the candidates; ``below`` and ``others`` may have a first axis of ``count``.
+            at: What is known or drawn of the candidates; ``below`` and ``others`` may have a first axis of
+                ``count``.
+            expected: The same with means in the place of draws.
             count: Number of draws.
             rng: Draws coefficients and noise.
+
+        Returns:
+            Two arrays ``[count, n]``.
         """
         mean, root = self._posterior
         weights = mean + (root @ rng.standard_normal((root.shape[1], count))).T
+        start = self.basis.hinges + self.basis.others
+        fixed = weights[:, start:] @ self.basis.fixed(at.features, self._chosen[0]).T
+        value = self._means(at, weights, fixed)
+        deviation = np.sqrt(self.noise(value if at.below is None else at.below))
+        return value + deviation * rng.standard_normal(value.shape), self._means(expected, weights, fixed)
+
+    def _means(self, at: Inputs, weights: Array, fixed: Array) -> Array:
+        """The mean under each draw of the coefficients; ``fixed`` depends on the configuration alone."""
         split = self.basis.hinges, self.basis.hinges + self.basis.others
-        means = weights[:, split[1] :] @ self.basis.fixed(at.features, self._chosen[0]).T
-        means += np.einsum(
+        found: Array = fixed + np.einsum(
             "...no,co->cn" if at.others.ndim == 2 else "cno,co->cn",
             at.others,
             weights[:, split[0] : split[1]],
         )
         if at.below is not None:
-            means += monotone(np.broadcast_to(at.below, means.shape), weights[:, : split[0]])
-        deviation = np.sqrt(self.noise(means if at.below is None else at.below))
-        return means, means + deviation * rng.standard_normal(means.shape)
+            found += monotone(np.broadcast_to(at.below, found.shape), weights[:, : split[0]])
+        return found
 
     def noise(self, score: Array) -> Array:
         """Variance around the mean, given scores below (or means) of any shape."""

@@ -18,7 +18,7 @@ from hcdc.core.progress import Progress, timed
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset
-from hcdc.search._dimensions import distributions_of
+from hcdc.search._dimensions import described, distributions_of
 from hcdc.search._distributions import Distribution
 from hcdc.search._problem import Array, Outcome, Problem, Rung
 from hcdc.search._store import Store
@@ -282,7 +282,9 @@ class TaskProblem(Problem):
         full = self.recipe.steps * min(self.recipe.batch or len(self.task.train), len(self.task.train))
         own = recipe.steps * recipe.seeds * min(recipe.batch or len(small.train), len(small.train))
         name = "copy" if number == 1 else f"copy:{number}"
-        return self._trained(name, min(own / full, 0.9), moved.train, {"val": val}, recipe)
+        rung = self._trained(name, min(own / full, 0.9), moved.train, {"val": val}, recipe)
+        rung.file = small.file
+        return rung
 
     # --- what it will cost -------------------------------------------------------------------------------
 
@@ -406,6 +408,14 @@ class TaskProblem(Problem):
             for config in configs
         ]
         return np.array(rows, np.float64).reshape(len(configs), -1)
+
+    def described(self, configs: Sequence[Config]) -> Mapping[str, Array]:
+        return described(configs, self.space)
+
+    def hint(self, configs: Sequence[Config]) -> Array | None:
+        """The log of the number of parameters; larger networks are often better."""
+        found = [self._parameters(config) for config in configs]
+        return np.array(found, np.float64)[:, 0] if found and found[0] else None
 
     def _parameters(self, config: Config) -> list[float]:
         """The log of the number of parameters; nothing where all candidates have the same shapes."""

@@ -17,14 +17,16 @@ from hcdc.core.seeds import derive, numpy_stream
 from hcdc.core.trusted import Trust
 from hcdc.datasets import CondensedDataset, FullData
 from hcdc.evaluation import checked_judges, task_of
-from hcdc.evaluation.trust import agreement, columns, dimension_agreement
+from hcdc.evaluation.trust import agreement
+from hcdc.search._audits import by_dimension
+from hcdc.search._dimensions import described
 from hcdc.search._executor import Objective
 from hcdc.search._objective import ObjectiveProblem
 from hcdc.search._prepare import loaded_copy
 from hcdc.search._problem import Array
 from hcdc.search._store import Store
 from hcdc.search._task_problem import TaskProblem
-from hcdc.spaces import Space, from_spec
+from hcdc.spaces import from_spec
 from hcdc.truth import TrainedTruth, Truth, check_truth, full_scores
 
 PER_PROBE = 5
@@ -102,7 +104,7 @@ def _of_copy(
         progress=progress, fingerprint=str(small.meta["data"].get("fingerprint")),
     )  # fmt: skip
     known = full_scores(source.results([configs[i] for i in picks]), "val")
-    return _judged(np.array(scores), picks, np.array(known), described(configs, space), seed)
+    return _judged(np.array(scores), picks, np.array(known), described(configs, space), configs, seed)
 
 
 def _of_objective(
@@ -132,7 +134,7 @@ def _of_objective(
             scores.append(outcome.score)
             phase.step(len(scores))
         found.append(np.array(scores))
-    return _judged(found[0], picks, found[1], problem.space.described(configs), seed)
+    return _judged(found[0], picks, found[1], problem.described(configs), configs, seed)
 
 
 def _picks(candidates: int, probes: int, seed: int) -> list[int]:
@@ -141,13 +143,17 @@ def _picks(candidates: int, probes: int, seed: int) -> list[int]:
 
 
 def _judged(
-    scores: Array, picks: Sequence[int], known: Array, columns: Mapping[str, Array], seed: int
+    scores: Array,
+    picks: Sequence[int],
+    known: Array,
+    columns: Mapping[str, Array],
+    configs: Sequence[Config],
+    seed: int,
 ) -> Trust:
     """The statistics; failed candidates rank last, as they would in a search."""
     scores, known = _last(scores), _last(known)
     found = agreement(scores, picks, known, seed=seed)
-    varied = {name: values for name, values in columns.items() if np.nanstd(values, axis=0).max() > 0}
-    dimensions = dimension_agreement(varied, scores, picks, known, seed=seed) if varied else []
+    dimensions = by_dimension(columns, configs, scores, picks, known, seed)
     return dataclasses.replace(found, dimensions=dimensions)
 
 
@@ -157,15 +163,3 @@ def _last(scores: Array) -> Array:
     if not fine.any():
         raise InputError("all candidates failed, so there is nothing to compare")
     return np.where(fine, scores, scores[fine].min() - max(float(scores[fine].std()), 1e-9))
-
-
-def described(configs: Sequence[Config], space: Space) -> dict[str, Array]:
-    """Numbers per dimension; a dimension with more choices than candidates is split into its decisions."""
-    dimensions, sizes = space.dimensions(), space.decisions()
-    if sizes is None or all(len(d.choices) <= len(configs) for d in dimensions):
-        return columns(configs, dimensions)
-    numbers = np.array([space.to_numbers(config) for config in configs])
-    return {
-        f"decision {k + 1}": (numbers[:, k, None] == np.arange(size)).astype(np.float64)
-        for k, size in enumerate(sizes)
-    }
