@@ -109,3 +109,37 @@ def test_graphs_are_averaged_by_graph():
         for seed, lost in enumerate(losses)
     ]
     assert body(table("search-graphs", found)) == {"random search": ["0.300 ± 0.100"]}
+
+
+def flight(method, seed, regret, budget, at=10.0):
+    prices = {"subset:0.037": 0.2, "subset:0.111": 0.5, "full": 2.0}
+    return made(method, seed, [(at, 1 - regret)], pool="flights", budget=budget, name="", prices=prices,
+                trainings={"subset:0.111": 4, "full": 2}, seconds=18.0)  # fmt: skip
+
+
+def test_flights_beside_the_rivals_and_without_rungs():
+    found = [flight("ladder", s, 0.1, b, at=5.0) for s in range(4) for b in (20.0, 60.0)]
+    found += [flight("bohb", s, 0.1 + 0.1 * (s % 2), 20.0) for s in range(4)]
+    found += [flight("hyperband", s, 0.05, 20.0) for s in range(4)]
+    found += [flight("ladder-without-subset", s, 0.3, 20.0) for s in range(4)]
+    found += [flight("ladder", 9, 0.0, 20.0)]  # seeds without a partner do not count
+    rows = body(table("search-flights", found))
+    assert rows["BOHB"] == ["4", "0.150 ± 0.029", "not run", "90% (90%)", "not run"]
+    assert rows["**the ladder**"][2:] == ["0.100 ± 0.000", "63% (90%)", "subset:0.111 4, full 2"]
+    assert "DEHB" not in rows
+    rows = body(table("search-flights-against", found))
+    assert rows["BOHB, 20 s (10 full trainings)"][0] == "4"
+    difference, verdict, times = rows["BOHB, 20 s (10 full trainings)"][2:]
+    assert difference.startswith("-0.050 [-0.1")
+    assert (verdict, times) == ("yes", "5 s / 10 s = 0.50")
+    assert rows["Hyperband, 20 s (10 full trainings)"][3:] == ["no", "not reached"]
+    assert rows["BOHB, 60 s (30 full trainings)"][3:] == ["not run", "not run"]
+    rows = body(table("search-flights-rungs", found))
+    assert rows["full trainings only"][:2] == ["0.300 ± 0.000", "+0.200 [+0.200, +0.200]"]
+    late = {**flight("ladder", 0, 0.1, 20.0), "curve": [[10.0, 0.9], [21.0, 1.0]], "score": 1.0}
+    assert body(table("search-flights", [late]))["**the ladder**"][1] == "0.100"
+
+
+def test_tables_of_flights_without_records():
+    assert body(table("search-flights-against", []))["BOHB"] == ["not run"] * 5
+    assert "**the ladder**" in body(table("search-flights", []))

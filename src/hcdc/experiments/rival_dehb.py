@@ -39,7 +39,7 @@ class Cube:
             value = d.low * (d.high / d.low) ** u if log else d.low + u * (d.high - d.low)
             value = min(max(value, d.low), d.high)
             found[d.name] = round(value) if d.whole else value
-        return found
+        return self.space.counterpart(found)
 
 
 @dataclass

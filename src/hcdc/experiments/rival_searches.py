@@ -20,7 +20,7 @@ from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError, require
 from hcdc.core.ranks import standard_ranks
 from hcdc.core.seeds import derive, numpy_stream
-from hcdc.experiments.search_pools import RecordedRung, Replay
+from hcdc.experiments.replay_problem import RecordedRung, Replay
 from hcdc.search.searchers import Exhausted, searcher
 from hcdc.spaces import Space
 
@@ -70,6 +70,7 @@ class Session:
         self.trace = Trace(trainings={rung.name: 0 for rung in problem.rungs})
         self.best = -math.inf
         self._known: dict[tuple[str, str], float] = {}
+        self._met: set[str] = set()
         self._idle = 0
 
     @property
@@ -92,9 +93,11 @@ class Session:
         self._idle = 0 if fresh else self._idle + 1
         if self._idle > PATIENCE:
             raise Spent
-        paid = list(fresh.items())[: int(self.left / rung.price + 1e-9)]
+        seconds = np.cumsum([rung.cost(config, self.seed) for config in fresh.values()])
+        paid = list(fresh.items())[: int((seconds <= self.left + 1e-9 * rung.price).sum())]
         for (key, _), outcome in zip(paid, rung.run([config for _, config in paid], self.seed)):
             self._known[key] = outcome.score
+            self._met.add(key[1])
             self.trace.seconds += outcome.seconds
             self.trace.trainings[rung.name] += 1
             if rung is self.fidelities[-1] and outcome.score > self.best:
@@ -103,6 +106,10 @@ class Session:
         if len(paid) < len(fresh):
             raise Spent
         return np.array([self._known.get(key, math.nan) for key in keys])
+
+    def settled(self, proposal: Config, others: Iterable[Config] = ()) -> Config:
+        """The candidate to train for a proposal, see `Replay.settled`; neither trained nor one of others."""
+        return self.problem.settled(proposal, self._met.union(map(config_hash, others)))
 
     def full(self, configs: Sequence[Config]) -> Array:
         """Full scores ``[n]``, see `train`."""
@@ -129,7 +136,10 @@ def asked(name: str) -> Method:
     def method(session: Session) -> None:
         asking = searcher(name, session.problem.space, session.seed)
         while True:
-            config = asking.ask()
+            proposal = asking.ask()
+            config = session.settled(proposal)
+            if config != proposal:
+                asking.pending.remove(proposal)
             asking.tell(config, float(session.full([config])[0]))
 
     return method
@@ -193,7 +203,11 @@ def tpe(session: Session) -> None:
     suggester = Suggester(session.problem.space, derive(session.seed, "replay", "tpe"))
     while True:
         point = suggester.draw()
-        suggester.tell(point, float(session.full([suggester.config(point)])[0]))
+        proposal = suggester.config(point)
+        config = session.settled(proposal)
+        if config is not proposal:
+            point = suggester.point(config)
+        suggester.tell(point, float(session.full([config])[0]))
 
 
 def gaussian_process(session: Session) -> None:
@@ -352,7 +366,7 @@ def bohb(session: Session) -> None:
         while len(found) < count:
             if model is None or rng.random() < 1 / 3:
                 found += session.problem.propose(1, rng)
-            elif session.problem.known(config := model.config(model.draw())):
+            elif session.problem.known(config := session.settled(model.config(model.draw()), found)):
                 found.append(config)
         return found
 

@@ -1,31 +1,29 @@
 """Recorded pools of candidates: their scores on every rung, each at a fixed price on one simulated clock.
 
 A training that was not recorded cannot be replayed, so a rung lists its results or asks a surrogate model.
-Every training is paid in full: nothing continues a shorter one.
 """
 
 from __future__ import annotations
 
-import copy
 import csv
 import gzip
 import math
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from hcdc.core import records
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.seeds import numpy_stream
-from hcdc.search import Outcome, Problem, Rung
-from hcdc.spaces import NASBench201, NASBenchGraph, Space, operations
+from hcdc.experiments import flights
+from hcdc.experiments.recorded_pool import Recorded
+from hcdc.experiments.replay_problem import Pool, RecordedRung, Replay, Scores
+from hcdc.spaces import Box, NASBench201, NASBenchGraph, operations
 from hcdc.truth import GRAPHS, NASBench201Table, NASBenchGraphTable, Surrogate
 
 Array = NDArray[np.float64]
@@ -42,6 +40,8 @@ PRICES: Mapping[str, Mapping[str, float]] = {
 Cells: measured on one H200 (``benchmarks/records/epochs.json``; the benchmark trains on 25,000 images of
 CIFAR-10 and on 50,000 of CIFAR-100). Elsewhere a full training counts as a minute.
 """
+RECORDED: Mapping[str, Box] = {"flights": flights.SPACE}
+"""Spaces of the pools that are one file of records, ``records/pools/NAME.jsonl``."""
 FIDELITIES: Mapping[str, tuple[float, ...]] = {
     "lcbench": (2, 6, 17),
     "rbv2_xgboost": (1 / 27, 1 / 9, 1 / 3),
@@ -51,157 +51,10 @@ CLIMBED = 2
 """The ladder climbs so many of these short trainings, the longest ones; Hyperband uses all."""
 REFERENCE = 2000
 """Random configurations that set the scale of regret on a surrogate."""
-NEARBY = 0.1
-"""Standard deviation of a step to a nearby candidate, as a share of the range of lambda."""
 FREE = ("jacov", "nwot", "synflow")
 """Training-free scores of the rung ``free``."""
 DEVELOPMENT = "copy_losses_cifar10"
 """A file of copy scores for development: its records are marked, since the ladder was tuned on it."""
-
-Scores = Callable[[Sequence[Config], int], Sequence[float]]
-
-
-class RecordedRung(Rung):
-    """Looks scores up; the seconds are those of the simulated clock.
-
-    Args:
-        name: Its name.
-        price: Seconds per candidate.
-        full: Seconds of a full training; the share of a free rung is 0.
-        scores: Scores of candidates, given a seed.
-        values: Further figures per candidate, by name.
-        once: Seconds before the first candidate.
-    """
-
-    batch = 64
-
-    def __init__(
-        self,
-        name: str,
-        price: float,
-        full: float,
-        scores: Scores,
-        values: Mapping[str, Callable[[Config], float]] | None = None,
-        once: float = 0.0,
-    ):
-        self.name, self.price, self.scores, self.once = name, price, scores, once
-        self.share = 0.0 if name == "free" else price / full
-        self.values = values or {}
-
-    def run(self, configs: Sequence[Config], seed: int) -> Iterator[Outcome]:
-        if not configs:
-            return
-        for config, score in zip(configs, self.scores(configs, seed)):
-            values = {name: value(config) for name, value in self.values.items()}
-            yield Outcome(config, float(score), self.price, values=values)
-
-
-class Replay(Problem):
-    """A pool as a problem.
-
-    Args:
-        space: What is searched.
-        rungs: The rungs, cheapest first.
-        judge: The score that a pick is judged by; no method sees it.
-        best, median: The best and the median judged score of the space, or of a reference sample.
-        features: Features of all candidates ``[n, f]`` in their order; None asks the space.
-        size: The number of parameters of a candidate, to rank by.
-        spec: What is replayed.
-
-    Attributes:
-        heard: What a ladder on this problem was told, in order.
-    """
-
-    rungs: Sequence[RecordedRung]
-
-    def __init__(
-        self,
-        space: Space,
-        rungs: Sequence[RecordedRung],
-        judge: Callable[[Config], float],
-        best: float,
-        median: float,
-        features: Array | None = None,
-        size: Callable[[Config], float] | None = None,
-        spec: Mapping[str, Any] | None = None,
-    ):
-        self.space, self.rungs, self.judge, self.best, self.median = space, list(rungs), judge, best, median
-        self.size, self._spec, self._every = size, dict(spec or {}), space.candidates()
-        self._table = features
-        self.heard: list[tuple[Rung, Outcome]] = []
-        self._place = {config_hash(c): i for i, c in enumerate(self._every or [])}
-        sample = [space.encode(c).numpy() for c in space.sample(256, numpy_stream(0, "spread"))]
-        self._range = np.ptp(np.stack(sample), 0)
-
-    def without(self, *names: str) -> Replay:
-        """The same pool with some rungs left out."""
-        found = copy.copy(self)
-        found.heard = []
-        found.rungs = [rung for rung in self.rungs if rung.name not in names]
-        return found
-
-    def rung(self, name: str) -> RecordedRung | None:
-        """The rung with this name, if there is one."""
-        return next((rung for rung in self.rungs if rung.name == name), None)
-
-    @property
-    def fidelities(self) -> list[RecordedRung]:
-        """The trainings on the original data, shortest first; the last is the full one."""
-        return [rung for rung in self.rungs if rung.name.startswith(("short", "full"))]
-
-    def known(self, config: Config) -> bool:
-        """Whether it is a candidate; in an infinite space everything is."""
-        return self._every is None or config_hash(config) in self._place
-
-    def candidates(self) -> list[Config] | None:
-        return self._every
-
-    def propose(self, count: int, rng: np.random.Generator, near: Sequence[Config] = ()) -> list[Config]:
-        if not near:
-            return self.space.sample(count, rng)
-        at = np.stack([self.space.encode(config).numpy() for config in near])
-        lam = at[rng.integers(len(near), size=count)]
-        lam += rng.normal(0, NEARBY, lam.shape) * self._range * (rng.random(lam.shape) < 0.5)
-        return [self.space.decode(moved) for moved in self.space.project(torch.from_numpy(lam))]
-
-    def features(self, configs: Sequence[Config]) -> Array:
-        if self._table is None:
-            return np.array([self.space.features(c) for c in configs], np.float64)
-        found: Array = self._table[[self._place[config_hash(c)] for c in configs]]
-        return found
-
-    def hint(self, configs: Sequence[Config]) -> Array | None:
-        return None if self.size is None else np.array([self.size(config) for config in configs])
-
-    def tell(self, rung: Rung, outcome: Outcome) -> None:
-        self.heard.append((rung, outcome))
-
-    def spec(self) -> dict[str, Any]:
-        return {**self._spec, "rungs": [rung.name for rung in self.rungs]}
-
-
-class Pool(ABC):
-    """Problems that are replayed by the same protocol.
-
-    Attributes:
-        name: Its name.
-        tables: Its problems; one without a name if there is only one.
-        prices: Seconds per rung.
-        notes: What a record says about the pool.
-    """
-
-    tables: tuple[str, ...] = ("",)
-    notes: Mapping[str, Any] = {}
-
-    def __init__(self, name: str, prices: Mapping[str, float]):
-        self.name, self.prices = name, {**PRICES[name], **prices}
-        for given in prices:
-            if given not in PRICES[name]:
-                raise unknown_name(f"price of pool '{name}'", given, PRICES[name])
-
-    @abstractmethod
-    def problem(self, table: str, seed: int) -> Replay:
-        """One problem; the seed decides which recorded run a training returns."""
 
 
 class Cells(Pool):
@@ -226,7 +79,7 @@ class Cells(Pool):
         copies: Sequence[str | Path] = (),
         prices: Mapping[str, float] | None = None,
     ):
-        super().__init__(name, prices or {})
+        super().__init__(name, PRICES[name], prices)
         self.space = NASBench201()
         self._cells = [str(config["cell"]) for config in self.space.candidates()]
         self._place = {cell: i for i, cell in enumerate(self._cells)}
@@ -305,7 +158,7 @@ class Surrogates(Pool):
     """
 
     def __init__(self, name: str, data: Path, prices: Mapping[str, float] | None = None):
-        super().__init__(name, prices or {})
+        super().__init__(name, PRICES[name], prices)
         self._surrogate = Surrogate(data / "surrogates" / name)
         self.tables = self._surrogate.tables
 
@@ -340,7 +193,7 @@ class GraphNetworks(Pool):
     """
 
     def __init__(self, name: str, data: Path, prices: Mapping[str, float] | None = None):
-        super().__init__(name, prices or {})
+        super().__init__(name, PRICES[name], prices)
         self._table, self.tables = NASBenchGraphTable(data / "nasbench_graph.npz"), tuple(GRAPHS)
         self.space = NASBenchGraph()
         self._every = self.space.candidates()
@@ -376,14 +229,26 @@ def open_pool(
     copies: Sequence[str | Path] = (),
     prices: Mapping[str, float] | None = None,
 ) -> Pool:
-    """A pool by its name, one of `PRICES`; ``data`` is the folder of the tables, default ``$HCDC_DATA``."""
-    if name not in PRICES:
-        raise unknown_name("pool", name, PRICES)
+    """A pool by its name, one of `PRICES` or `RECORDED`.
+
+    Args:
+        name: Its name.
+        data: The folder of the tables, default ``$HCDC_DATA``; for one of `RECORDED` its file, default
+            ``records/pools/NAME.jsonl``.
+        copies: Files of copy scores, for cells.
+        prices: Changed seconds per rung.
+    """
+    if name not in (known := (*PRICES, *RECORDED)):
+        raise unknown_name("pool", name, known)
+    if copies and not name.startswith("nas201"):
+        raise InputError(f"pool '{name}' has no copy rung; leave --copies out")
+    if name in RECORDED:
+        if prices:
+            raise InputError(f"pool '{name}' has recorded seconds for every training; leave --price out")
+        return Recorded(name, RECORDED[name], data or Path("records", "pools", f"{name}.jsonl"))
     folder = Path(data or os.environ.get("HCDC_DATA") or Path.home() / ".cache" / "hcdc")
     if name.startswith("nas201"):
         return Cells(name, folder, copies, prices)
-    if copies:
-        raise InputError(f"pool '{name}' has no copy rung; leave --copies out")
     return (GraphNetworks if name == "nasbench-graph" else Surrogates)(name, folder, prices)
 
 

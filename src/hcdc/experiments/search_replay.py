@@ -29,6 +29,7 @@ from hcdc.core import records
 from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError
 from hcdc.experiments._command import as_command, check_names, integers
+from hcdc.experiments.replay_problem import Pool, Replay
 from hcdc.experiments.rival_dehb import dehb
 from hcdc.experiments.rival_searches import (
     Method,
@@ -42,7 +43,7 @@ from hcdc.experiments.rival_searches import (
     replay,
     tpe,
 )
-from hcdc.experiments.search_pools import CLIMBED, PRICES, Pool, Replay, open_pool
+from hcdc.experiments.search_pools import CLIMBED, PRICES, RECORDED, open_pool
 from hcdc.search import Ladder, Store
 
 PROTOCOL = "search-replay"
@@ -113,12 +114,18 @@ def methods(problem: Replay) -> dict[str, Replayer]:
         "size": problem.size is not None,
         "free": "free" in names,
     }
-    unused = [rung.name for rung in problem.fidelities[:-1][:-CLIMBED]]
+    shorter = [rung.name for rung in problem.fidelities[:-1]]
+    unused, climbed = shorter[:-CLIMBED], shorter[-CLIMBED:]
     known: dict[str, Replayer] = {
         name: functools.partial(_climb_without, (*unused, *left_out))
         for name, left_out in LADDERS.items()
         if all(rung in names for rung in left_out)
     }
+    subsets = [name for name in climbed if name.startswith("subset")]
+    for name in subsets:
+        known[f"ladder-without-{name}"] = functools.partial(_climb_without, (*unused, name))
+    if subsets:
+        known["ladder-without-subset"] = functools.partial(_climb_without, shorter)
     for name, (method, needs) in RIVALS.items():
         if all(has[need] for need in needs):
             known[name] = functools.partial(replay, method)
@@ -188,7 +195,7 @@ def run(
     """Replay; appends one record per table, method, budget and seed to ``out``.
 
     Args:
-        pool: One of `PRICES`.
+        pool: One of `PRICES` or `RECORDED`.
         names: Methods; none means all that are defined on the pool.
         budgets: Seconds.
         seeds: Seeds of methods and runs.
@@ -245,12 +252,14 @@ def _prices(given: Sequence[str]) -> dict[str, float]:
 def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--pool", required=True, help=", ".join(PRICES))
+    parser.add_argument("--pool", required=True, help=", ".join((*PRICES, *RECORDED)))
     parser.add_argument("--methods", default="", help="separated by commas; default: all that are defined")
     parser.add_argument("--budgets", required=True, help="seconds, separated by commas")
     parser.add_argument("--seeds", default="0", help="such as 0,1 or 0:20")
     parser.add_argument("--tables", default="", help="names, or places such as 0:10; default: all")
-    parser.add_argument("--data", help="folder of the tables; default: $HCDC_DATA")
+    parser.add_argument(
+        "--data", help="folder of the tables, default $HCDC_DATA; for flights, a file of records"
+    )
     parser.add_argument("--copies", nargs="*", default=[], help="files with a loss per cell, one per draw")
     parser.add_argument("--price", nargs="*", default=[], help="changed prices, RUNG=SECONDS")
     parser.add_argument("--processes", type=int, default=1)

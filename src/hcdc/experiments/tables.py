@@ -23,6 +23,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
 from hcdc.experiments import graph_tables, published_tables, trust_tables
 from hcdc.experiments._command import as_command
+from hcdc.experiments.flights_tables import FLIGHTS_TABLES
 from hcdc.experiments.markdown import filled, table_text
 from hcdc.experiments.nas201 import PROTOCOL as NAS201
 from hcdc.experiments.nas201_draws import mean_text
@@ -48,7 +49,7 @@ TABLES: dict[str, tuple[str | None, Callable[[Sequence[Record]], str]]] = {
     "trust-dimensions": ("trust-calibration", trust_tables.dimensions_table),
     "speed": (None, speed_table),
     "against": (None, against_table),
-    **{name: ("search-replay", write) for name, write in SEARCH_TABLES.items()},
+    **{name: ("search-replay", write) for name, write in {**SEARCH_TABLES, **FLIGHTS_TABLES}.items()},
 }
 """The protocol behind each table (None: benchmarks) and the function that writes it, by name."""
 

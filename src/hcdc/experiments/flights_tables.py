@@ -1,0 +1,161 @@
+"""Tables of ``search-replay`` on flights: the ladder beside its rivals and without some of its rungs.
+
+Regret is normalised: that of the median candidate is 1. What a method picks after its budget does not count.
+Differences are paired by seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from hcdc.experiments.markdown import table_text
+from hcdc.experiments.search_tables import (
+    NOT_RUN,
+    WORDS,
+    Array,
+    Record,
+    Runs,
+    bootstrap,
+    mean_error,
+    normalised,
+    regret,
+    scored,
+    seconds_to,
+)
+
+POOL = "flights"
+LEFT_OUT: Mapping[str, str] = {
+    "ladder": "all rungs",
+    "ladder-without-subset:0.111": "without a ninth of the rows",
+    "ladder-without-subset:0.333": "without a third of the rows",
+    "ladder-without-subset": "full trainings only",
+}
+AGAINST = ("bohb", "hyperband")
+"""Rivals that the ladder is compared with in detail."""
+MARGIN = 0.02
+"""Non-inferior: the upper bound of the difference in normalised regret is at most this."""
+
+
+def _prepared(found: Sequence[Record]) -> tuple[Runs, list[float]]:
+    """The runs on flights up to their budgets, with normalised regret; and the budgets."""
+    cut = [
+        {**r, "score": scored(r, r["budget"]), "curve": [at for at in r["curve"] if at[0] <= r["budget"]]}
+        for r in found
+        if r["pool"] == POOL
+    ]
+    runs = Runs(normalised(cut), POOL)
+    return runs, sorted({r["budget"] for r in runs.all})
+
+
+def _head(runs: Runs, budget: float) -> str:
+    """A budget in words."""
+    price = next(r for r in runs.all if r["budget"] == budget)["prices"]["full"]
+    return f"{budget:g} s ({budget / price:.0f} full trainings)"
+
+
+def _normal(runs: Sequence[Record]) -> str:
+    return mean_error([r["normal"] for r in runs])
+
+
+def paired(ours: Sequence[Record], theirs: Sequence[Record]) -> Array:
+    """Differences of normalised regret, ours minus theirs, in runs with the same seed."""
+    other = {r["seed"]: r["normal"] for r in theirs}
+    return np.array([r["normal"] - other[r["seed"]] for r in ours if r["seed"] in other])
+
+
+def _difference(apart: Array) -> str:
+    """The mean and its 90 % interval over seeds."""
+    if not len(apart):
+        return NOT_RUN
+    low, high = bootstrap(apart)
+    return f"{apart.mean():+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def flights_table(found: Sequence[Record]) -> str:
+    """All methods at each budget, and the seconds and trainings of the longest."""
+    runs, budgets = _prepared(found)
+    rows = []
+    for name, words in WORDS.items():
+        own = [runs.of(name, budget) for budget in budgets]
+        if not any(own) and name != "ladder":
+            continue
+        used = NOT_RUN
+        if own and own[-1]:
+            means = {
+                rung: np.mean([r["trainings"].get(rung, 0) for r in own[-1]]) for rung in own[-1][0]["prices"]
+            }
+            used = ", ".join(f"{rung} {mean:.0f}" for rung, mean in means.items() if mean)
+        some = [r["seconds"] / r["budget"] for each in own for r in each]
+        spent = f"{np.mean(some):.0%} ({max(some):.0%})" if some else NOT_RUN
+        rows.append([words, str(max(map(len, own), default=0)), *map(_normal, own), spent, used])
+    heads = [f"regret after {_head(runs, budget)}" for budget in budgets]
+    return table_text(
+        ["searched by", "runs", *heads, "of the budget, mean (most)", "trainings in the longest"], rows
+    )
+
+
+def _reached(ours: Sequence[Record], theirs: Sequence[Record]) -> str:
+    """Seconds until our mean regret is the final one of the other method, beside its own."""
+    if not ours or not theirs:
+        return NOT_RUN
+    target = float(np.mean([regret(r) for r in theirs]))
+    own, whole = seconds_to(ours, target), seconds_to(theirs, target)
+    if own is None or whole is None:
+        return "not reached"
+    return f"{own:.0f} s / {whole:.0f} s = {own / whole:.2f}"
+
+
+def flights_against_table(found: Sequence[Record]) -> str:
+    """The ladder against BOHB and Hyperband: paired difference, verdict, and time to their final regret."""
+    runs, budgets = _prepared(found)
+    rows = []
+    for rival in AGAINST:
+        for budget in budgets:
+            ours, theirs = runs.of("ladder", budget), runs.of(rival, budget)
+            apart = paired(ours, theirs)
+            verdict = NOT_RUN
+            if len(apart):
+                verdict = "yes" if bootstrap(apart)[1] <= MARGIN else "no"
+            rows.append(
+                [
+                    f"{WORDS[rival]}, {_head(runs, budget)}",
+                    str(len(apart)),
+                    f"{_normal(ours)} / {_normal(theirs)}",
+                    _difference(apart),
+                    verdict,
+                    _reached(runs.timed("ladder"), theirs),
+                ]
+            )
+    head = [
+        "the ladder against", "pairs", "normalised regret, ladder / rival",
+        "difference, mean over seeds [90 % interval]", f"non-inferior (upper bound <= {MARGIN:g})",
+        "seconds to the rival's final mean regret, ladder / rival",
+    ]  # fmt: skip
+    return table_text(head, rows or [[WORDS[rival], *[NOT_RUN] * 5] for rival in AGAINST])
+
+
+def flights_rungs_table(found: Sequence[Record]) -> str:
+    """The ladder without some of its rungs, and the paired difference from the whole ladder."""
+    runs, budgets = _prepared(found)
+    rows = []
+    for name, words in LEFT_OUT.items():
+        row = [words]
+        for budget in budgets:
+            own = runs.of(name, budget)
+            row.append(_normal(own))
+            row.append("" if name == "ladder" else _difference(paired(own, runs.of("ladder", budget))))
+        rows.append(row)
+    head = ["the ladder"]
+    for budget in budgets:
+        head += [f"regret after {_head(runs, budget)}", "more than with all rungs"]
+    return table_text(head, rows)
+
+
+FLIGHTS_TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {
+    "search-flights": flights_table,
+    "search-flights-against": flights_against_table,
+    "search-flights-rungs": flights_rungs_table,
+}
+"""The tables by name."""
