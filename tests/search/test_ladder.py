@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import math
+
 import numpy as np
 import pytest
 from tests.search.clocks import told
@@ -133,3 +137,32 @@ def test_a_budget_for_one_full_training_still_ends():
     found = climbed(Square(), 45.0)
     assert found.best is not None
     assert found.seconds <= 1.1 * 45
+
+
+class Dear(Square):
+    """Good candidates take four times as long as bad ones."""
+
+    def __init__(self, cheap: float = 0.05):
+        super().__init__()
+        for rung, price in zip(self.rungs, (20.0 * cheap, 20.0)):
+            rung.share = price / 20.0
+            rung.run = functools.partial(self.slow, rung.run, price)
+
+    @classmethod
+    def slow(cls, run, price, configs, seed):
+        for outcome in run(configs, seed):
+            yield dataclasses.replace(
+                outcome, seconds=price * (1 + 3 * math.exp(20 * cls.truth(outcome.config)))
+            )
+
+
+@pytest.mark.parametrize("budget", [150.0, 600.0])
+def test_the_budget_holds_where_good_candidates_are_dear(budget):
+    for seed in range(3):
+        assert climbed(Dear(), budget, seed).seconds <= 1.1 * budget
+
+
+def test_a_rung_that_saves_little_is_dropped():
+    found = climbed(Dear(cheap=0.3), 600.0)
+    assert found.rung("cheap").note.startswith("saves too little: costs")
+    assert found.rung("cheap").candidates <= 2

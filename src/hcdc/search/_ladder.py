@@ -39,6 +39,8 @@ OVER = 1.05
 AUDITING, FEWEST_AUDITS = 0.12, 8
 """At most this share of the budget is for audits in full; a rung between is too dear if it would not pay for
 so many of its candidates."""
+STEEP = 0.15
+"""The cheapest rung may cost this share of a full training; else the same seconds teach more in full."""
 LAST = 1.1
 """The same for the winner's last training, without which there is no score."""
 
@@ -140,12 +142,35 @@ class Ladder:
         seen = [o.seconds for o in self.board.outcomes[rung.name].values() if not o.known]
         return max(float(np.mean(seen[1:][-RECENT:] or seen)), 1e-9) if seen else None
 
+    def expected_seconds(self, rung: Rung, index: int) -> float:
+        """Seconds that a candidate should take on a rung: the mean, or more if it was dear elsewhere.
+
+        Good candidates are often the dear ones, such as large networks, so the mean would overrun the budget.
+        """
+        outcomes = {rung.name: self.board.outcomes[rung.name].get(index) for rung in self.paid}
+        seconds = {name: o.seconds for name, o in outcomes.items() if o is not None and not o.known}
+        if rung.name in seconds:
+            return seconds[rung.name]
+        price = self.price(rung)
+        for other in reversed(self.paid[: self.paid.index(rung)] if rung in self.paid else []):
+            if seconds.get(other.name):
+                return max(price, price * seconds[other.name] / self._mean_of_both(other, rung))
+        return price
+
+    def _mean_of_both(self, low: Rung, high: Rung) -> float:
+        """Mean seconds on a rung of the candidates that set the price of a dearer one."""
+        both = [i for i, o in self.board.outcomes[high.name].items() if not o.known][1:][-RECENT:]
+        seen = [o.seconds for i in both if (o := self.board.outcomes[low.name].get(i)) and o.seconds]
+        return float(np.mean(seen)) if seen else self.price(low)
+
     def reserve(self) -> float:
         """Seconds kept for the finalists and the winner's last training: 15 % of the budget at most.
 
         A budget for less than two full trainings has none to spare; nor has one whose price is not known yet.
         """
         price = self.price(self.full)
+        best = [o.seconds for o in self._best_full()[: self.settings.finalists] if not o.known]
+        price = max([price, *best])
         if math.isnan(price) or self.budget < 2 * price:
             return 0.0
         return price * max(1, min(self.settings.finalists + 1, int(0.15 * self.budget / price)))
@@ -173,15 +198,13 @@ class Ladder:
     # Evaluation
 
     def evaluate(self, rung: Rung, indices: Sequence[int], repeat: int = 0) -> list[Outcome]:
-        """Score candidates on a rung, or take what the store has; stop before the budget would be overrun."""
+        """Score candidates on a rung, or take what the store has; leave out what would overrun the budget."""
         found: list[Outcome] = []
         self._tick()
-        while len(found) < len(indices):
-            some = indices[len(found) : len(found) + rung.batch]
-            if not math.isnan(price := self.price(rung)):
-                some = some[: max(0, int((self._end(repeat) - self.seconds) / price))]
-            if not len(some) or (repeat == 0 and rung is self.kept[0] and self._enough(rung)):
+        for start in range(0, len(indices), rung.batch):
+            if repeat == 0 and rung is self.kept[0] and self._enough(rung):
                 break
+            some = self._affordable(rung, indices[start : start + rung.batch], repeat)
             configs = [self.board.configs[i] for i in some]
             known = [self.store.outcome(rung.name, repeat, config) for config in configs]
             missing = [config for config, outcome in zip(configs, known) if outcome is None]
@@ -194,6 +217,16 @@ class Ladder:
                     self.store.tell(rung.name, repeat, outcome)
                 self._account(rung, repeat, outcome)
                 found.append(outcome)
+        return found
+
+    def _affordable(self, rung: Rung, indices: Sequence[int], repeat: int) -> list[int]:
+        """The candidates that the budget has room for, in order, without those that are too dear."""
+        left, found = self._end(repeat) - self.seconds, []
+        for i in indices:
+            seconds = self.expected_seconds(rung, i)
+            if math.isnan(seconds) or seconds <= left:
+                left -= 0.0 if math.isnan(seconds) else seconds
+                found.append(int(i))
         return found
 
     def _enough(self, rung: Rung) -> bool:
@@ -312,7 +345,10 @@ class Ladder:
             self.evaluate(rung, known[: self._audit_size(rung)])
 
     def _thin(self) -> None:
-        """Drop rungs between the cheapest and the full training that are too dear to be audited."""
+        """Drop rungs that save too little, and rungs between that are too dear to be audited."""
+        while len(self.kept) > 1 and self.price(self.kept[0]) > STEEP * self.price(self.full):
+            share = self.price(self.kept[0]) / self.price(self.full)
+            self.dropped[self.kept[0].name] = f"saves too little: costs {share:.0%} of a full training"
         for rung in self.kept[1:-1]:
             if FEWEST_AUDITS * self.price(rung) > AUDITING * self.budget:
                 self.dropped[rung.name] = "too dear for this budget"
@@ -362,6 +398,7 @@ class Ladder:
         if len(self.board.outcomes[self.kept[0].name]) < 2:
             return False
         rng = self._decide()
+        self._thin()
         self._pool(rng)
         left = self.budget - self.seconds - self.reserve()
         prices = {rung.name: self.price(rung) for rung in self.kept}
@@ -404,13 +441,11 @@ class Ladder:
         The finalists' first scores were chosen for being high, and the winner's second one too. Only its last
         score chose nothing: it is the one to report.
         """
-        outcomes = self.board.outcomes[self.full.name]
-        seen = [i for i in sorted(outcomes) if outcomes[i].complete]
-        seen.sort(key=lambda i: -outcomes[i].score)
-        for i in seen[: self.settings.finalists]:
-            if self.seconds + self.price(self.full) * 2 <= OVER * self.budget:
+        best = [self.board.add([outcome.config])[0] for outcome in self._best_full()]
+        for i in best[: self.settings.finalists]:
+            if self.seconds + 2 * self.expected_seconds(self.full, i) <= OVER * self.budget:
                 self._again(i, 1)
-        if seen:
+        if best:
             self._again(self.winner(), 2)
 
     def _again(self, index: int, repeat: int) -> None:
@@ -418,6 +453,11 @@ class Ladder:
         for outcome in self.evaluate(self.full, [index], repeat):
             if outcome.complete:
                 self.repeats.setdefault(index, {})[repeat] = outcome
+
+    def _best_full(self) -> list[Outcome]:
+        """Complete full trainings, best first."""
+        outcomes = self.board.outcomes[self.full.name]
+        return sorted((outcomes[i] for i in sorted(outcomes) if outcomes[i].complete), key=lambda o: -o.score)
 
     def winner(self) -> int:
         """The candidate with the best mean of its first and second full score."""
