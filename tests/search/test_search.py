@@ -253,16 +253,31 @@ def test_a_pruner_gives_up_bad_full_trainings_only(clock):
 
 
 def test_the_median_rule_by_hand():
-    problem = ObjectiveProblem(lambda trial, data: 0.0, full())
+    late = False
+
+    def reporting(trial, data):
+        trial.report(trial.suggest_float("x", 0, 20), 0)
+        if late:
+            trial.report(0.0, 1)
+        if trial.should_prune():
+            raise TrialPruned
+        return 1.0
+
+    problem = ObjectiveProblem(reporting, full())
     rung = problem.rungs[-1]
-    problem._reports += [{0: value} for value in (1, 2, 3, 4, 5, 6, 7)]
-    assert not problem._pruner(rung, {"x": 1})({0: 0.0})  # too few to compare with
-    problem._reports.append({0: 8})
-    prune = problem._pruner(rung, {"x": 1})
-    assert prune({0: 4.4})
-    assert not prune({0: 4.5})
-    assert not prune({0: 4.4, 1: 0.0})  # nobody else has reported step 1
-    assert problem._pruner(problem.rungs[0], {"x": 1}) is None
+
+    def state(x, rung=rung):
+        return problem.trial(rung, {"x": x}, 0).state
+
+    for x in range(1, 8):
+        problem.tell(rung, problem.trial(rung, {"x": float(x)}, 0))
+    assert state(0.5) == "complete"  # too few to compare with
+    problem.tell(rung, problem.trial(rung, {"x": 8.0}, 0))
+    assert state(4.4) == "pruned"
+    assert state(4.5) == "complete"
+    assert state(4.4, problem.rungs[0]) == "complete"  # full trainings alone
+    late = True
+    assert state(4.4) == "complete"  # nobody else has reported step 1
 
 
 def copy_of(weight=None):
