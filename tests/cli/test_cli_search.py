@@ -9,6 +9,7 @@ from command_line import assert_refused, files, hcdc_run
 import hcdc
 from hcdc.cli import _show
 from hcdc.core import records
+from hcdc.search import Ladder
 from search_prices import priced
 
 TWO_MINUTES = ("--budget", "2m", "--rungs", "short:0.1")
@@ -133,10 +134,15 @@ def test_trust_writes_agreement_verdict_and_dimensions(copy, place, capsys):
 
 @pytest.mark.parametrize("storage", [True, False])
 def test_ctrl_c_says_what_was_kept(place, capsys, monkeypatch, storage):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
+    calls, evaluate = [], Ladder.evaluate
 
-    monkeypatch.setattr("hcdc.search._ladder.Ladder._wave", interrupted)
+    def interrupted(*given, **options):
+        calls.append(given)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return evaluate(*given, **options)
+
+    monkeypatch.setattr(Ladder, "evaluate", interrupted)
     given = ("--storage", "s.jsonl") if storage else ()
     code, _, err = search(capsys, *TWO_MINUTES, *given, "--quiet")
     assert code == 130

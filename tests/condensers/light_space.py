@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-from hcdc.networks import Network
+from hcdc.networks import Network, gumbel_one_hot
 from hcdc.spaces import NASBench201
 
 
@@ -12,8 +12,11 @@ class Light(Network):
 
     takes = "image"
 
-    def __init__(self, channels, classes, cell):
-        self.channels, self.classes, self.cell = channels, classes, cell
+    def __init__(self, channels, classes, cell, tau=0.0):
+        self.channels, self.classes, self.cell, self.tau = channels, classes, cell, tau
+
+    def drawn(self, tau):
+        return Light(self.channels, self.classes, self.cell, tau)
 
     def init(self, generator):
         first, second = (4 * self.channels, 5), (5, self.classes)
@@ -21,6 +24,7 @@ class Light(Network):
 
     def forward(self, params, lam, inputs):
         lam = lam if self.cell is None else self.cell
+        lam = gumbel_one_hot(lam, self.tau) if self.cell is None and self.tau else lam
         hidden = F.adaptive_avg_pool2d(inputs, 2).flatten(1) @ params["u"]
         return torch.tanh(hidden * lam.view(6, 5).sum(0)) @ params["v"]
 

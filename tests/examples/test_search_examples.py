@@ -12,10 +12,10 @@ from hcdc.core.plugins import import_module_or_file
 FOLDER = Path(__file__).parents[2] / "examples"
 
 CASES = [
-    ("search_torch", "digits", [], 0.85, {"width", "dropout", "lr"}),
+    ("search_torch", "digits", [], 0.8, {"width", "dropout", "lr"}),
     ("search_trees", "tumours", ["pandas"], 0.9, {"learning_rate", "max_leaf_nodes", "l2"}),
-    ("search_graph", "papers", ["torch_geometric"], 0.6, {"width", "dropout", "lr", "decay"}),
-    ("search_conditional", "digits", [], 0.87, {"model", "alpha"}),
+    ("search_graph", "papers", ["torch_geometric"], 0.45, {"width", "dropout", "lr", "decay"}),
+    ("search_conditional", "digits", [], 0.85, {"model", "alpha"}),
     ("search_pruner", "digits", [], 0.8, {"width", "lr"}),
 ]
 
@@ -37,10 +37,10 @@ def test_example(name, data, needs, least, keys, monkeypatch):
             now[0] += size * getattr(data, budget)(1000) / 1000
 
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    found = hcdc.search(objective, full, budget=16, seed=0)
+    found = hcdc.search(objective, full, budget=12, seed=0)
     assert found.score >= least
     assert set(found.best) == keys or found.best["model"] == "trees"
-    assert found.seconds <= 1.1 * 16
+    assert found.seconds <= 1.1 * 12
     assert found.warnings == []
     if name == "search_graph":
-        assert found.parts["test"] > 0.5
+        assert found.parts["test"] > 0.4  # six classes

@@ -105,14 +105,23 @@ def test_the_optimum_of_a_small_space_is_found(name):
     assert all(a < b for (a, _), (b, _) in zip(trace.curve, trace.curve[1:]))
 
 
-@pytest.mark.parametrize("name", [*FIDELITIES, "gp", "tpe"])
-def test_models_beat_random_search_on_a_line(name):
-    def error(method):
-        found = [rivals.replay(method, box(), 25 * FULL, seed).curve[-1][1]["x"] for seed in range(12)]
-        return np.mean(np.abs(np.array(found) - 3))
+def errors(method, runs):
+    """Mean distance from the best on a line over runs."""
+    found = [rivals.replay(method, box(), 25 * FULL, seed).curve[-1][1]["x"] for seed in range(runs)]
+    return np.mean(np.abs(np.array(found) - 3))
 
-    factor = 1.0 if name in ("hyperband", "asha") else 0.7
-    assert error({**FULL_ONLY, **FIDELITIES}[name]) < factor * error(FULL_ONLY["random"])
+
+@pytest.fixture(scope="module")
+def random_error():
+    return errors(FULL_ONLY["random"], 48)
+
+
+@pytest.mark.parametrize(
+    ("name", "runs"), {"hyperband": 48, "asha": 48, "dehb": 48, "bohb": 24, "tpe": 24, "gp": 6}.items()
+)
+def test_models_beat_random_search_on_a_line(name, runs, random_error):
+    """So many runs that other seeds give much the same ratio: .24 to .6, for the process .1 to .25."""
+    assert errors({**FULL_ONLY, **FIDELITIES}[name], runs) < 0.75 * random_error
 
 
 def test_the_posterior_of_the_process_is_that_of_the_dense_formula():

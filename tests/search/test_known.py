@@ -44,6 +44,7 @@ def test_a_csv_file_saves_full_trainings(clock, table, tmp_path):
         search(bowl(clock), full(), budget=30, storage=tmp_path / "s.jsonl")
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_study_from_an_earlier_search(clock):
     optuna = pytest.importorskip("optuna")
     first = search(bowl(clock), full(), budget=60, seed=5)
@@ -73,6 +74,7 @@ def test_a_study_from_an_earlier_search(clock):
     assert found.curve[0][1] == pytest.approx(max(value(x, y) for x, y in GRID))
 
 
+@pytest.mark.usefixtures("quick")
 def test_texts_become_the_parameters_that_are_read(clock, tmp_path):
     path = tmp_path / "e.csv"
     path.write_text("n,kind,flag,z,val\n3,b,True,,0.9\n1,a,False,0.5,0.1\n")

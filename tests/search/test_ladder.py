@@ -12,7 +12,10 @@ from tests.search.clocks import told
 from tests.search.problems import Square
 
 from hcdc import HcdcError, InputError
-from hcdc.search import Found, Ladder, LineStore
+from hcdc.search import Found, Ladder, LadderSettings, LineStore
+
+QUICK = LadderSettings(waves=4, pool=120, draws=24)
+"""For tests of what is kept and told, not of what is found."""
 
 
 def climbed(problem, budget=600.0, seed=0, **more):
@@ -61,7 +64,7 @@ def test_a_rung_of_no_use_gets_no_more_than_its_trial_share(seen):
     for seed in range(2):
         problem = Square(cheap_noise=0.0)
         problem.rungs[0].truth = lambda config: seen(Square.truth(config))
-        cheap = climbed(problem, 600.0, seed).rung("cheap")
+        cheap = climbed(problem, 600.0, seed, settings=QUICK).rung("cheap")
         assert cheap.seconds <= 0.2 * 600 + 1
         assert not cheap.pays
 
@@ -93,26 +96,26 @@ class Stops(LineStore):
 def test_an_interrupted_search_continues_to_the_same_end(tmp_path, monkeypatch):
     monkeypatch.setattr("time.perf_counter", lambda: 0.0)
     problem = Square()
-    whole = climbed(problem, 300.0)
+    whole = climbed(problem, 300.0, settings=QUICK)
     calls = sum(rung.calls for rung in problem.rungs)
     for left in (calls // 10, calls // 2):
         store = Stops(tmp_path / "search.jsonl")
         store.left = left
         with pytest.raises(KeyboardInterrupt):
-            climbed(Square(), 300.0, store=store)
+            climbed(Square(), 300.0, store=store, settings=QUICK)
     with open(tmp_path / "search.jsonl", "a") as file:
         file.write('{"event": "outco')  # a torn last line
     problem = Square()
-    found = climbed(problem, 300.0, store=LineStore(tmp_path / "search.jsonl"))
+    found = climbed(problem, 300.0, store=LineStore(tmp_path / "search.jsonl"), settings=QUICK)
     assert told(found) == told(whole)
     assert sum(rung.calls for rung in problem.rungs) == calls - calls // 10 - calls // 2
-    again = climbed(problem, 300.0, store=LineStore(tmp_path / "search.jsonl"))
+    again = climbed(problem, 300.0, store=LineStore(tmp_path / "search.jsonl"), settings=QUICK)
     assert told(again) == told(whole)
     assert sum(rung.calls for rung in problem.rungs) == calls - calls // 10 - calls // 2
 
 
 def test_a_storage_holds_one_search(tmp_path):
-    climbed(Square(grid=5), 200.0, store=LineStore(tmp_path / "search.jsonl"))
+    climbed(Square(grid=5), 200.0, store=LineStore(tmp_path / "search.jsonl"), settings=QUICK)
     with pytest.raises(
         InputError, match="holds a search with grid = 5, this one has 7; name another storage"
     ):
@@ -123,7 +126,7 @@ def test_a_storage_holds_one_search(tmp_path):
 
 
 def test_found_reads_its_own_document():
-    found = climbed(Square(grid=9), 300.0)
+    found = climbed(Square(grid=9), 300.0, settings=QUICK)
     assert Found.from_json(found.to_json()).to_json() == found.to_json()
 
 

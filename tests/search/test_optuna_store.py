@@ -27,6 +27,7 @@ from hcdc.search import (
 from hcdc.search._dimensions import distributions_of
 
 optuna = pytest.importorskip("optuna")
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 def journal(path):

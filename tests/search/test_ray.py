@@ -42,7 +42,15 @@ class Steady(Executor):
 
 
 class Timeless(Store):
-    """A store for which deciding takes no time."""
+    """A store for which deciding takes no time; keeps what it was told."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = {}
+
+    def tell(self, rung, repeat, outcome):
+        super().tell(rung, repeat, outcome)
+        self.told[rung, repeat, str(outcome.config)] = outcome
 
     def note(self, key, value):
         return super().note(key, 0.0 if key.startswith("overhead") else value)
@@ -70,9 +78,9 @@ def climbed(executor):
     del found["environment"]
     ran = {
         key: (str(outcome.score), outcome.told["params"], outcome.told["distributions"], outcome.state)
-        for key, outcome in store._outcomes.items()
+        for key, outcome in store.told.items()
     }
-    attrs = [outcome.told["user_attrs"] for outcome in store._outcomes.values()]
+    attrs = [outcome.told["user_attrs"] for outcome in store.told.values()]
     return found, ran, attrs
 
 
@@ -117,8 +125,9 @@ def test_rules_are_fixed_when_a_batch_starts(elsewhere, request):
     """The median of 1 .. 8 is 4.5; with the four 10s of the batch itself it would be 6.5."""
     executor = RayExecutor(request.getfixturevalue("cluster").address) if elsewhere else Executor()
     problem = ObjectiveProblem(reporting, full(), executor=executor)
-    problem._reports += [{0: float(value)} for value in range(1, 9)]
     rung, states = problem.rungs[-1], []
+    for x in range(1, 9):
+        problem.tell(rung, problem.trial(rung, {"x": float(x)}, 0))
     for outcome in problem.trials(rung, [{"x": x} for x in (10.0, 10.5, 11.0, 11.5, 4.6, 4.4)], 0):
         problem.tell(rung, outcome)
         states.append(outcome.state)

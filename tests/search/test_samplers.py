@@ -8,6 +8,7 @@ from hcdc import InputError
 from hcdc.search import FloatDistribution, Outcome, Sampler, TrialPruned, search
 
 optuna = pytest.importorskip("optuna")
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])

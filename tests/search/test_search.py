@@ -38,6 +38,7 @@ def test_finds_the_optimum_within_the_budget(clock):
     assert found.warnings == []
 
 
+@pytest.mark.usefixtures("quick")
 def test_the_global_streams_are_left_alone_and_trials_repeat(clock):
     before = torch.random.get_rng_state()
     one = search(bowl(clock), full(), budget=40, seed=3)
@@ -46,6 +47,7 @@ def test_the_global_streams_are_left_alone_and_trials_repeat(clock):
     assert torch.equal(before, torch.random.get_rng_state())
 
 
+@pytest.mark.usefixtures("quick")
 def test_interrupted_and_continued_gives_the_same(clock, tmp_path):
     calls, again = [], []
     whole = search(bowl(clock, calls), full(), budget=60, seed=1, storage=tmp_path / "whole.jsonl")
@@ -63,6 +65,7 @@ def test_interrupted_and_continued_gives_the_same(clock, tmp_path):
     assert len(again) == len(calls) + 3  # a finished search runs nothing
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_continued_search_remembers_names_and_reports(clock, tmp_path):
     """Parameters met late and reports of earlier trials come from the storage."""
     calls, stop = [], lambda: None
@@ -89,6 +92,7 @@ def test_a_continued_search_remembers_names_and_reports(clock, tmp_path):
     assert told(stop.until_done(lambda: run("s.jsonl"))) == told(whole)
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_storage_refuses_another_search(clock, tmp_path):
     search(bowl(clock), full(), budget=20, storage=tmp_path / "s.jsonl")
     for options in ({"seed": 1}, {"rungs": ["full"]}):
@@ -98,6 +102,7 @@ def test_a_storage_refuses_another_search(clock, tmp_path):
         search(bowl(clock), FullData((X + 1, Y), (X, Y)), budget=20, storage=tmp_path / "s.jsonl")
 
 
+@pytest.mark.usefixtures("quick")
 def test_damaged_and_unwritable_storages_are_refused_in_a_sentence(clock, tmp_path, monkeypatch):
     path = tmp_path / "s.jsonl"
     search(bowl(clock), full(), budget=20, storage=path)
@@ -118,6 +123,7 @@ def test_damaged_and_unwritable_storages_are_refused_in_a_sentence(clock, tmp_pa
         search(bowl(clock), full(), budget=20, storage=tmp_path / "t.jsonl")
 
 
+@pytest.mark.usefixtures("quick")
 def test_failing_trials_do_not_stop_the_search(clock):
     failed = []
 
@@ -168,6 +174,7 @@ def test_an_objective_that_always_fails_ends_in_a_sentence(clock):
         search(lambda trial, data: 1.0, full(), budget=20)
 
 
+@pytest.mark.usefixtures("quick")
 def test_without_epochs_or_steps_there_is_no_short_rung(clock, caplog):
     def objective(trial, data):
         clock.spend(len(data.train[1]) / 50)
@@ -179,6 +186,7 @@ def test_without_epochs_or_steps_there_is_no_short_rung(clock, caplog):
     assert "calls neither" in caplog.text
 
 
+@pytest.mark.usefixtures("quick")
 def test_what_depends_on_the_rung_is_refused(clock):
     def ranges(trial, data):
         clock.spend(1.0)
@@ -245,16 +253,31 @@ def test_a_pruner_gives_up_bad_full_trainings_only(clock):
 
 
 def test_the_median_rule_by_hand():
-    problem = ObjectiveProblem(lambda trial, data: 0.0, full())
+    late = False
+
+    def reporting(trial, data):
+        trial.report(trial.suggest_float("x", 0, 20), 0)
+        if late:
+            trial.report(0.0, 1)
+        if trial.should_prune():
+            raise TrialPruned
+        return 1.0
+
+    problem = ObjectiveProblem(reporting, full())
     rung = problem.rungs[-1]
-    problem._reports += [{0: value} for value in (1, 2, 3, 4, 5, 6, 7)]
-    assert not problem._pruner(rung, {"x": 1})({0: 0.0})  # too few to compare with
-    problem._reports.append({0: 8})
-    prune = problem._pruner(rung, {"x": 1})
-    assert prune({0: 4.4})
-    assert not prune({0: 4.5})
-    assert not prune({0: 4.4, 1: 0.0})  # nobody else has reported step 1
-    assert problem._pruner(problem.rungs[0], {"x": 1}) is None
+
+    def state(x, rung=rung):
+        return problem.trial(rung, {"x": x}, 0).state
+
+    for x in range(1, 8):
+        problem.tell(rung, problem.trial(rung, {"x": float(x)}, 0))
+    assert state(0.5) == "complete"  # too few to compare with
+    problem.tell(rung, problem.trial(rung, {"x": 8.0}, 0))
+    assert state(4.4) == "pruned"
+    assert state(4.5) == "complete"
+    assert state(4.4, problem.rungs[0]) == "complete"  # full trainings alone
+    late = True
+    assert state(4.4) == "complete"  # nobody else has reported step 1
 
 
 def copy_of(weight=None):
@@ -263,6 +286,7 @@ def copy_of(weight=None):
     return CondensedDataset(Rows(x[:8], y[:8]), Rows(x[:30], y[:30], weight), meta)
 
 
+@pytest.mark.usefixtures("quick")
 def test_copies_are_rungs(clock, tmp_path):
     seen = set()
 
@@ -293,12 +317,14 @@ def test_a_weighted_copy_needs_data_score(clock):
     )
 
 
+@pytest.mark.usefixtures("quick")
 def test_trials_limit_the_cheapest_rung(clock):
     found = search(bowl(clock), full(), budget="10m", trials=30)
     assert found.rungs[0].candidates == 30
     assert found.score > 0.8
 
 
+@pytest.mark.usefixtures("quick")
 def test_the_test_part_is_shown(clock):
     def objective(trial, data):
         clock.spend(data.epochs(10) / 10)
