@@ -262,6 +262,22 @@ def test_records_of_every_cell_on_a_copy_are_read(cells, tmp_path):
         search_pools.open_pool("nas201-cifar10", cells, [file])
 
 
+def test_a_part_of_the_cells_is_a_pool_of_its_own(cells, tmp_path):
+    with np.load(cells / "copy.npz") as file:
+        np.savez(tmp_path / "part.npz", ops=file["ops"][:50], loss=file["loss"][:50])
+    with pytest.raises(InputError, match="has no cell"):
+        search_pools.open_pool("nas201-cifar10", cells, [tmp_path / "part.npz"])
+    with pytest.raises(InputError, match="give --copies"):
+        search_pools.open_pool("nas201-cifar10-part", cells)
+    problem = search_pools.open_pool("nas201-cifar10-part", cells, [tmp_path / "part.npz"]).problem("", 0)
+    assert len(problem.candidates()) == 50
+    every = {config["cell"] for config in problem.candidates()}
+    assert {config["cell"] for config in problem.propose(20, np.random.default_rng(0))} <= every
+    assert problem.best == max(map(problem.judge, problem.candidates()))
+    trace = search_replay.methods(problem)["ladder"](problem, 900.0, 0)
+    assert trace.curve[-1][1]["cell"] in every
+
+
 def run(cells, out, **changes):
     given = {"names": ["random", "ladder"], "budgets": [400], "seeds": [0, 1]}
     search_replay.run(

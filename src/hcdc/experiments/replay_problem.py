@@ -81,6 +81,7 @@ class Replay(Problem):
         features: Features of all candidates ``[n, f]`` in their order; None asks the space.
         size: The number of parameters of a candidate, to rank by.
         spec: What is replayed.
+        candidates: The candidates, where they are not all of the space.
 
     Attributes:
         heard: What a ladder on this problem was told, in order.
@@ -98,9 +99,11 @@ class Replay(Problem):
         features: Array | None = None,
         size: Callable[[Config], float] | None = None,
         spec: Mapping[str, Any] | None = None,
+        candidates: Sequence[Config] | None = None,
     ):
         self.space, self.rungs, self.judge, self.best, self.median = space, list(rungs), judge, best, median
-        self.size, self._spec, self._every = size, dict(spec or {}), space.candidates()
+        self.size, self._spec, self._part = size, dict(spec or {}), candidates is not None
+        self._every = space.candidates() if candidates is None else list(candidates)
         self._table = features
         self.heard: list[tuple[Rung, Outcome]] = []
         self._place = {config_hash(c): i for i, c in enumerate(self._every or [])}
@@ -140,6 +143,8 @@ class Replay(Problem):
         return proposal
 
     def propose(self, count: int, rng: np.random.Generator, near: Sequence[Config] = ()) -> list[Config]:
+        if self._part and self._every:
+            return [self._every[i] for i in rng.permutation(len(self._every))[:count]]
         if not near:
             return self.space.sample(count, rng)
         at = np.stack([self.space.encode(config).numpy() for config in near])

@@ -30,6 +30,7 @@ Array = NDArray[np.float64]
 
 PRICES: Mapping[str, Mapping[str, float]] = {
     "nas201-cifar10": {"free": 0.04, "copy": 0.16, "making": 0.0, "short": 4.7, "full": 76.3},
+    "nas201-cifar10-part": {"free": 0.04, "copy": 0.16, "making": 0.0, "short": 4.7, "full": 76.3},
     "nas201-cifar100": {"free": 0.04, "copy": 0.16, "making": 0.0, "short": 9.3, "full": 152.5},
     "lcbench": {"full": 60.0},
     "rbv2_xgboost": {"full": 60.0},
@@ -58,13 +59,14 @@ DEVELOPMENT = "copy_losses_cifar10"
 
 
 class Cells(Pool):
-    """All unique connected cells of NAS-Bench-201.
+    """All unique connected cells of NAS-Bench-201, or those of them that a copy has scored.
 
     A search sees single runs where they are known (CIFAR-10), else the mean over runs; picks are judged by
     the mean test accuracy, in percent.
 
     Args:
-        name: ``"nas201-cifar10"`` or ``"nas201-cifar100"``.
+        name: ``"nas201-cifar10"`` or ``"nas201-cifar100"``; ``"nas201-cifar10-part"`` leaves out cells that
+            the files of ``copies`` lack.
         data: Folder with nasbench201.csv.gz and nasbench201_free.
         copies: Files with a loss per cell, one per draw of the copy; replays take them in turn. Records of
             `hcdc.experiments.copy_pool`, CSV with the columns ``ops`` and ``loss``, or npz with arrays of
@@ -82,10 +84,15 @@ class Cells(Pool):
         super().__init__(name, PRICES[name], prices)
         self.space = NASBench201()
         self._cells = [str(config["cell"]) for config in self.space.candidates()]
+        if name.endswith("-part"):
+            if not copies:
+                raise InputError(f"pool '{name}' is made of the cells that a copy has scored; give --copies")
+            known = [_rows(Path(file), ("loss",)) for file in copies]
+            self._cells = [cell for cell in self._cells if all(_key(cell) in rows for rows in known)]
         self._place = {cell: i for i, cell in enumerate(self._cells)}
-        keys = ["-".join(map(str, operations(cell))) for cell in self._cells]
+        keys = [_key(cell) for cell in self._cells]
         table = NASBench201Table(data / "nasbench201.csv.gz")
-        prefix = "c10" if name.endswith("cifar10") else "c100"
+        prefix = "c100" if name.endswith("cifar100") else "c10"
         short, mean, test = (
             np.array([table.lookup(cell, f"{prefix}_{column}") for cell in self._cells])
             for column in ("valid_12", "valid_200", "test_200")
@@ -97,7 +104,8 @@ class Cells(Pool):
         free = _columns(data / "nasbench201_free" / "zero_cost_cifar10.csv.gz", keys, FREE)
         self._free = dict(zip(FREE, free.T))
         self._copies = [_columns(Path(file), keys, ("loss",))[:, 0] for file in copies]
-        self._features = np.array([self._described(config) for config in self.space.candidates()])
+        self._every = [{"cell": cell} for cell in self._cells]
+        self._features = np.array([self._described(config) for config in self._every])
         self._size = self._features[:, -1]
         self.notes = {"copies": [Path(file).name for file in copies]}
         if any(Path(file).name.startswith(DEVELOPMENT) for file in copies):
@@ -136,6 +144,7 @@ class Cells(Pool):
         return Replay(
             self.space, rungs, self._looked_up(self._test), float(self._test.max()),
             float(np.median(self._test)), self._features, self._looked_up(self._size), {"pool": self.name},
+            self._every if self.name.endswith("-part") else None,
         )  # fmt: skip
 
     def _places(self, configs: Sequence[Config]) -> list[int]:
@@ -265,11 +274,24 @@ def _single_runs(file: Path, places: Sequence[int]) -> list[list[float]]:
 def _mean_losses(line: Mapping[str, Any]) -> dict[str, Any]:
     """A record of the protocol ``copy-pool`` as a row; a cell that diverged has no loss."""
     losses = [math.nan if loss is None else loss for loss in line["loss"]]
-    return {"ops": "-".join(map(str, operations(line["cell"]))), "loss": float(np.mean(losses))}
+    return {"ops": _key(line["cell"]), "loss": float(np.mean(losses))}
+
+
+def _key(cell: str) -> str:
+    return "-".join(map(str, operations(cell)))
 
 
 def _columns(file: Path, keys: Sequence[str], names: Sequence[str]) -> Array:
     """Columns ``[n, names]`` of a file by the cells' operation numbers."""
+    found = _rows(file, names)
+    for key in keys:
+        if key not in found:
+            raise InputError(f"'{file}' has no cell '{key}'")
+    return np.array([found[key] for key in keys])
+
+
+def _rows(file: Path, names: Sequence[str]) -> dict[str, list[float]]:
+    """The columns of a file by the cells' operation numbers."""
     rows: list[dict[str, Any]]
     try:
         if file.suffix == ".jsonl":
@@ -280,7 +302,6 @@ def _columns(file: Path, keys: Sequence[str], names: Sequence[str]) -> Array:
         else:
             with gzip.open(file, "rt") if file.suffix == ".gz" else file.open() as text:
                 rows = list(csv.DictReader(text))
-        by_cell = {str(row["ops"]): [float(row[name]) for name in names] for row in rows}
-        return np.array([by_cell[key] for key in keys])
+        return {str(row["ops"]): [float(row[name]) for name in names] for row in rows}
     except KeyError as error:
-        raise InputError(f"'{file}' has no column or no cell {error}; it needs ops and {names[0]}") from error
+        raise InputError(f"'{file}' has no column {error}; it needs ops and {names[0]}") from error
