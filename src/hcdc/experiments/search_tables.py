@@ -141,6 +141,8 @@ def cells_table(pool: str) -> Callable[[Sequence[Record]], str]:
         targets = [min(four, default=None), float(np.mean(ours)) if ours else None]
         rows = []
         for name, words in WORDS.items():
+            if runs.all and not runs.of(name):
+                continue
             rows.append(
                 [
                     words,
@@ -181,6 +183,8 @@ def rungs_table(pool: str) -> Callable[[Sequence[Record]], str]:
     def write(found: Sequence[Record]) -> str:
         runs, rows = Runs(found, pool), []
         for name, words in LEFT_OUT.items():
+            if runs.all and not runs.of(name):
+                continue
             row = [words]
             for budget in BUDGETS:
                 row.append(mean_error([regret(r) for r in runs.of(name, budget)]))
@@ -328,6 +332,8 @@ def _by_budget(
 SEARCH_TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {
     "search-cifar10": cells_table("nas201-cifar10"),
     "search-cifar10-rungs": rungs_table("nas201-cifar10"),
+    "search-part": cells_table("nas201-cifar10-part"),
+    "search-part-rungs": rungs_table("nas201-cifar10-part"),
     "search-cifar100": cells_table("nas201-cifar100"),
     "search-cifar100-rungs": rungs_table("nas201-cifar100"),
     "search-surrogates": surrogates_table,

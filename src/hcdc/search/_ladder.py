@@ -20,7 +20,7 @@ from hcdc.search._allocation import Simulation, allocate, thompson
 from hcdc.search._audits import complete
 from hcdc.search._board import Board, Posterior
 from hcdc.search._intervals import slope_is_positive
-from hcdc.search._problem import Outcome, Problem, Rung
+from hcdc.search._problem import STEEP, Outcome, Problem, Rung
 from hcdc.search._sampler import Sampler
 from hcdc.search._store import Store
 from hcdc.search._summary import summary
@@ -39,8 +39,6 @@ OVER = 1.05
 AUDITING, FEWEST_AUDITS = 0.12, 8
 """At most this share of the budget is for audits in full; a rung between is too dear if it would not pay for
 so many of its candidates."""
-STEEP = 0.15
-"""The cheapest rung may cost this share of a full training; else the same seconds teach more in full."""
 LAST = 1.1
 """The same for the winner's last training, without which there is no score."""
 

@@ -27,8 +27,10 @@ from hcdc.search._trial import Rule
 
 log = logging.getLogger("hcdc")
 
-RUNGS = ("subset:0.1", "short:0.25", "full")
-"""Rungs by default, after the copies; graphs have no subset, which would cost as much as the whole."""
+RUNGS = ("subset:0.1", "short:0.25")
+"""Rungs by default, after the copies and before the full training."""
+WHOLE_RUNGS = ("short:0.1",)
+"""The same for graphs: a subset would cost as much as the whole."""
 QUICK = 2.0
 """Seconds of a trial after which the next dearer rung is measured too, not extrapolated."""
 SCOUTS = 5
@@ -104,8 +106,7 @@ class ObjectiveProblem(Problem):
         numbers = [""] if len(copies) == 1 else [f":{k}" for k in range(1, len(copies) + 1)]
         found = [self._copy(f"copy{number}", copy) for number, copy in zip(numbers, copies)]
         divisible = full.parts["train"].divisible
-        usual = [name for name in RUNGS if divisible or not name.startswith("subset")]
-        names = usual if rungs is None else rungs
+        names = (RUNGS if divisible else WHOLE_RUNGS) if rungs is None else rungs
         found += [self._rung(name) for name in names if name != "full"]
         self.rungs: list[ObjectiveRung] = [*found, ObjectiveRung("full", 1.0, whole)]
         for rung in self.rungs:

@@ -18,7 +18,7 @@ from hcdc.datasets import CondensedDataset, FullData
 from hcdc.search._allocation import allocate
 from hcdc.search._executor import Objective
 from hcdc.search._prepare import parse_budget, prepare
-from hcdc.search._problem import Array
+from hcdc.search._problem import STEEP, Array
 from hcdc.search._regression import PRIOR_SLOPE
 from hcdc.spaces import Space
 from hcdc.tasks import Task
@@ -121,14 +121,17 @@ def planned(
         sizes[names[-1]] = int(size)
         why = f"all {size:,.0f} candidates can be trained in full within the budget; do that"
         return SearchPlan(rungs=_rungs(prices, sizes), why=why, **told)
-    worlds = PriorWorlds(len(names), int(min(size, MOST)), numpy_stream(0, "plan"))
-    plain = worlds.value([*[0] * (len(names) - 1), affordable])
-    limits = dict.fromkeys(names, math.inf)
-    best = allocate(worlds, names, prices, budget - reserve, limits)
+    used = names[
+        next(k for k, name in enumerate(names) if prices[name] <= STEEP * full or name == names[-1]) :
+    ]
+    worlds = PriorWorlds(len(used), int(min(size, MOST)), numpy_stream(0, "plan"))
+    plain = worlds.value([*[0] * (len(used) - 1), affordable])
+    limits = dict.fromkeys(used, math.inf)
+    best = allocate(worlds, used, prices, budget - reserve, limits)
     gain = best.value - plain if best is not None else 0.0
     pays = best is not None and gain >= MARGIN
     if best is not None and pays:
-        sizes = {name: int(min(count, size)) for name, count in best.sizes.items()}
+        sizes |= {name: int(min(count, size)) for name, count in best.sizes.items()}
         sizes[names[-1]] += round(reserve / full)
         first = next(name for name in names if sizes[name])
         why = (

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 STATES = ("complete", "failed", "pruned")
+STEEP = 0.15
+"""The cheapest rung may cost this share of a full training; else the same seconds teach more in full."""
 
 
 @dataclass(frozen=True)
