@@ -140,16 +140,21 @@ class Ladder:
         seen = [o.seconds for o in self.board.outcomes[rung.name].values() if not o.known]
         return max(float(np.mean(seen[1:][-RECENT:] or seen)), 1e-9) if seen else None
 
-    def expected_seconds(self, rung: Rung, index: int) -> float:
+    def expected_seconds(self, rung: Rung, index: int, price: float | None = None) -> float:
         """Seconds that a candidate should take on a rung: the mean, or more if it was dear elsewhere.
 
         Good candidates are often the dear ones, such as large networks, so the mean would overrun the budget.
+
+        Args:
+            rung: The rung.
+            index: The candidate.
+            price: Its `price`, if it is at hand.
         """
         outcomes = {rung.name: self.board.outcomes[rung.name].get(index) for rung in self.paid}
         seconds = {name: o.seconds for name, o in outcomes.items() if o is not None and not o.known}
         if rung.name in seconds:
             return seconds[rung.name]
-        price = self.price(rung)
+        price = self.price(rung) if price is None else price
         for other in reversed(self.paid[: self.paid.index(rung)] if rung in self.paid else []):
             if seconds.get(other.name):
                 return max(price, price * seconds[other.name] / self._mean_of_both(other, rung))
@@ -219,9 +224,9 @@ class Ladder:
 
     def _affordable(self, rung: Rung, indices: Sequence[int], repeat: int) -> list[int]:
         """The candidates that the budget has room for, in order, without those that are too dear."""
-        left, found = self._end(repeat) - self.seconds, []
+        left, price, found = self._end(repeat) - self.seconds, self.price(rung), []
         for i in indices:
-            seconds = self.expected_seconds(rung, i)
+            seconds = self.expected_seconds(rung, i, price)
             if math.isnan(seconds) or seconds <= left:
                 left -= 0.0 if math.isnan(seconds) else seconds
                 found.append(int(i))
