@@ -161,6 +161,7 @@ def test_draws_of_means_leave_out_the_noise_of_single_candidates():
 
 def test_interval_of_an_expected_score_covers_it():
     assert mean_interval(1.0, []) == (None, None)
+    assert mean_interval(0.9, [0.3, -0.2], (0.0, 1.0))[1] == 1.0
     rng, inside = np.random.default_rng(0), []
     for _ in range(2000):
         runs = rng.standard_normal((3, 2))

@@ -13,14 +13,20 @@ Array = NDArray[np.float64]
 
 
 def mean_interval(
-    score: float, differences: Sequence[float], level: float = 0.9
+    score: float,
+    differences: Sequence[float],
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+    level: float = 0.9,
 ) -> tuple[float | None, float | None]:
-    """Interval of an expected score around one observed score, given differences between repeated scores."""
+    """Interval of an expected score around one observed score, given differences between repeated scores.
+
+    It ends at the ``bounds`` of possible scores.
+    """
     if not differences:
         return (None, None)
     noise = math.sqrt(float(np.mean(np.square(differences))) / 2)
     width = float(stats.t.ppf(0.5 + level / 2, len(differences))) * noise
-    return (score - width, score + width)
+    return (max(score - width, min(score, bounds[0])), min(score + width, max(score, bounds[1])))
 
 
 def slope_is_positive(below: Array, above: Array, level: float = 0.99) -> bool:

@@ -84,10 +84,12 @@ class Problem(ABC):
 
     Attributes:
         rungs: The rungs.
+        bounds: The least and the greatest possible full score.
         revision: Changes whenever `features` describes candidates in another way.
     """
 
     rungs: Sequence[Rung]
+    bounds: tuple[float, float] = (-math.inf, math.inf)
     revision: int = 0
 
     @abstractmethod

@@ -33,7 +33,7 @@ def summary(ladder: Ladder) -> Found:
     return Found(
         best=None if best is None else ladder.board.configs[best],
         score=None if last is None else last.score,
-        interval=(None, None) if last is None else mean_interval(last.score, noise),
+        interval=(None, None) if last is None else mean_interval(last.score, noise, ladder.problem.bounds),
         parts={} if last is None else dict(last.parts),
         finalists=[{"config": ladder.board.configs[i], "scores": some} for i, some in runs.items()],
         seconds=ladder.seconds,

@@ -230,6 +230,8 @@ class TaskProblem(Problem):
             *(self._rung(name) for name in rungs),
             self._full(),
         ]
+        if truth is None and task.num_classes is not None:
+            self.bounds = (0.0, 1.0)  # accuracy; tables may count in percent
         self._names = [rung.name for rung in self.rungs]
         self._prices: dict[str, float] = {}
         self._range = np.zeros(0) if space.candidates() is not None else self._spread()
