@@ -167,7 +167,12 @@ class Posterior:
 
     @staticmethod
     def _hinted(name: str, rungs: Sequence[str]) -> list[float]:
-        """Expected slope of a hint on a rung: a larger network gains more from the rest of its training."""
+        """Expected slope of a hint on a rung: a larger network gains more from the rest of its training.
+
+        Full trainings alone are too few to correct a wrong hint, so there it is not believed.
+        """
+        if len(rungs) == 1:
+            return [0.0]
         return [HINT_LOWEST if name == rungs[0] else HINT_FULL if name == rungs[-1] else 0.0]
 
     @staticmethod
