@@ -165,6 +165,9 @@ def neumann(
 def conjugate_gradient(iterations: int = 20, damping: float = 0.0, tolerance: float = 1e-6) -> Solver:
     """Conjugate gradients, for positive definite matrices; a lane with p^T A p <= 0 stops and is flagged.
 
+    On a singular matrix, iterations beyond what rounding allows diverge. A lane whose last residual is more
+    than twice its smallest returns the iterate with the smallest.
+
     Args:
         iterations: Most iterations, one product each; finished lanes wait.
         damping: Added to the diagonal.
@@ -179,7 +182,8 @@ def conjugate_gradient(iterations: int = 20, damping: float = 0.0, tolerance: fl
         eps = torch.finfo(next(iter(rhs.values())).dtype).eps
         x = {name: torch.zeros_like(tensor) for name, tensor in rhs.items()}
         r = p = rhs
-        start = rr = dot(rhs, rhs)
+        kept = x
+        start = rr = least = dot(rhs, rhs)
         top = torch.zeros_like(rr)
         active = rr > 0
         count = torch.zeros_like(rr, dtype=torch.int64)
@@ -195,12 +199,16 @@ def conjugate_gradient(iterations: int = 20, damping: float = 0.0, tolerance: fl
             x = select(active, add(x, p, step), x)
             r = select(active, add(r, ap, -step), r)
             new = dot(r, r)
+            better = active & (new < least)
+            kept, least = select(better, x, kept), torch.where(better, new, least)
             count = count + active
             finished = active & (new <= tolerance**2 * start)
             stopped = torch.where(finished, CONVERGED, stopped)
             active = active & ~finished
             p = select(active, add(r, p, new / _safe(rr)), p)
             rr = new
+        diverged = rr > 4 * least
+        x, rr = select(diverged, kept, x), torch.where(diverged, least, rr)
         return Solution(x, rr.sqrt() / _safe(start.sqrt()), count, stopped, top)
 
     return solve
