@@ -165,8 +165,8 @@ def neumann(
 def conjugate_gradient(iterations: int = 20, damping: float = 0.0, tolerance: float = 1e-6) -> Solver:
     """Conjugate gradients, for positive definite matrices; a lane with p^T A p <= 0 stops and is flagged.
 
-    On a singular matrix, iterations beyond what rounding allows diverge. A lane whose last residual is more
-    than twice its smallest returns the iterate with the smallest.
+    With a tolerance below 1e-6, iterations may go on beyond what rounding allows, and diverge on a singular
+    matrix. A lane that had come below 1e-6 and left again returns its best iterate.
 
     Args:
         iterations: Most iterations, one product each; finished lanes wait.
@@ -207,7 +207,7 @@ def conjugate_gradient(iterations: int = 20, damping: float = 0.0, tolerance: fl
             active = active & ~finished
             p = select(active, add(r, p, new / _safe(rr)), p)
             rr = new
-        diverged = rr > 4 * least
+        diverged = (rr > 4 * least) & (least < 1e-12 * start)  # squares
         x, rr = select(diverged, kept, x), torch.where(diverged, least, rr)
         return Solution(x, rr.sqrt() / _safe(start.sqrt()), count, stopped, top)
 
