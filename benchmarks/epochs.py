@@ -57,7 +57,7 @@ def main():
             augment="flip-crop", clip=5.0,
         )  # fmt: skip
         begun = time.perf_counter()
-        train_networks(networks, [images], recipe, lambda *_: None, seed=0, role="benchmark", device=device)
+        train_networks(networks, [images], recipe, lambda *_: [None], seed=0, role="benchmark", device=device)
         if device.startswith("cuda"):
             torch.cuda.synchronize()
         return (time.perf_counter() - begun) / len(networks)

@@ -149,7 +149,7 @@ def main():
 
     def ours(number, settings):
         train_networks(
-            networks[:number], [images], settings, lambda *_: None, seed=0, role="benchmark", device=device
+            networks[:number], [images], settings, lambda *_: [None], seed=0, role="benchmark", device=device
         )
 
     short = dataclasses.replace(recipe, steps=2)

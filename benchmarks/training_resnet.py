@@ -42,7 +42,7 @@ def main() -> None:
         for repeated in range(2):  # the first run also compiles
             begun = time.perf_counter()
             train_networks(
-                networks, [train], recipe, lambda *_: None, seed=repeated, role="bench", device=asked.device
+                networks, [train], recipe, lambda *_: [None], seed=repeated, role="bench", device=asked.device
             )
             seconds.append((time.perf_counter() - begun) / asked.candidates * steps / timed)
         told = {"width": width, "depth": depth, "batch": batch, "steps": steps, "device": asked.device}

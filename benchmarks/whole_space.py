@@ -51,9 +51,8 @@ def trained(networks, images, scored, steps, streams):
         network = networks[number].side_by_side(len(repeats))
         halves = [] if scored is None else zip(scored.x.split(1000), scored.y.split(1000))
         outputs = [(forward(network, params, x), y) for x, y in halves]
-        return (
-            torch.stack([F.cross_entropy(lane, y) for out, y in outputs for lane in out]) if outputs else None
-        )
+        losses = [F.cross_entropy(lane, y) for out, y in outputs for lane in out]
+        return [torch.stack(losses) if losses else None]
 
     recipe = dataclasses.replace(RECIPE, steps=steps)
     torch.cuda.synchronize()

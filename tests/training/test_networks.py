@@ -15,7 +15,7 @@ from hcdc.datasets import Images, data
 from hcdc.networks import NONE, OPERATIONS, SKIP, ConvNet, Dropout, ModuleNetwork, ResNet, _cells
 from hcdc.spaces import NASBench201, cell_string
 from hcdc.tasks import ImageTask, draw_flip_crop, flip_crop
-from hcdc.training import _networks, train_networks
+from hcdc.training import Job, _networks, score, train_networks
 from hcdc.training._networks import Layout, batches, forward
 from hcdc.training._optimizers import learning_rates
 
@@ -64,8 +64,11 @@ def threads():
     torch.set_num_threads(before)
 
 
-def kept(network, k, repeats, params):
-    return {name: p.detach().clone() for name, p in params.items()}
+def kept(network, sets, repeats, params):
+    return [
+        {name: p.detach().clone() for name, p in _networks.of_set(params, place, len(sets)).items()}
+        for place in range(len(sets))
+    ]
 
 
 def run(networks, trains, recipe=RECIPE, seed=0, after=kept, **options):
@@ -199,9 +202,9 @@ def test_every_network_training_set_and_repeat(train, task):
     networks, recipe = [NETWORKS["cell"], NETWORKS["convnet"]], dataclasses.replace(RECIPE, seeds=2)
     calls = []
 
-    def after(network, k, repeats, params):
-        calls.append((network, k, repeats))
-        return kept(network, k, repeats, params)
+    def after(network, sets, repeats, params):
+        calls.extend((network, k, repeats) for k in sets)
+        return kept(network, sets, repeats, params)
 
     found = run(networks, [train, other], recipe, after=after)
     once = [range(r, r + 1) for r in range(2)]
@@ -452,9 +455,9 @@ def test_lanes_of_every_network_training_set_and_repeat(train, task, lanes, sets
     recipe = dataclasses.replace(RECIPE, steps=3, seeds=4, augment=augment)
     calls = []
 
-    def after(network, k, repeats, params):
-        calls.append((network, k, repeats))
-        return kept(network, k, repeats, params)
+    def after(network, sets, repeats, params):
+        calls.extend((network, k, repeats) for k in sets)
+        return kept(network, sets, repeats, params)
 
     found = run(networks, [train, other], recipe, after=after)
     groups = [range(0, 2), range(2, 4)]
@@ -483,6 +486,29 @@ def test_training_sets_that_train_as_one_have_the_clip_and_the_parameters_of_the
         assert min(norms) > recipe.clip
         for key, p in params.items():
             torch.testing.assert_close(p.double(), expected[key], rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("parts", ["one mapping", "one for each set", "statistics of the training set"])
+def test_sets_that_train_as_one_are_scored_as_alone(parts, train, task, lanes):
+    """Scored together if they have the same parts, else one by one: both times as if trained alone."""
+    trains = [train, task.sample("train", 20, 1)]
+    vals = [{"val": task.sample("val", 30, seed), "more": task.sample("val", 20, 9)} for seed in (5, 6)]
+    given = vals if parts == "one for each set" else [vals[0]] * 2
+    statistics = "train" if parts.startswith("statistics") else "batch"
+    recipe = dataclasses.replace(RECIPE, steps=3, seeds=2, statistics=statistics)
+
+    def scored(some, its_parts):
+        found = score(Job(task, SPACE, [{"cell": CELL}], some, recipe, its_parts, role="test"))
+        return [result.repeats for (result,) in found]
+
+    expected = [scored([one], [own])[0] for one, own in zip(trains, given)]
+    lanes(2, 2)
+    together = scored(trains, vals[0] if parts == "one mapping" else given)
+    for one, alone in zip(together, expected, strict=True):
+        assert set(one) == set(alone) == {f"{part}.{what}" for part in vals[0] for what in ("loss", "score")}
+        for name, values in alone.items():
+            assert one[name] == pytest.approx(values, rel=1e-4)
+    assert together[0]["val.loss"] != pytest.approx(together[1]["val.loss"], rel=1e-3)
 
 
 def test_stored_pixels_of_lanes_are_normalised(task, lanes):
@@ -530,9 +556,9 @@ def test_repeats_that_the_limit_does_not_divide_are_all_trained(train, monkeypat
     recipe = dataclasses.replace(RECIPE, steps=3, seeds=6)
     calls = []
 
-    def after(network, k, repeats, params):
+    def after(network, sets, repeats, params):
         calls.append((network, repeats))
-        return kept(network, k, repeats, params)
+        return kept(network, sets, repeats, params)
 
     cells, nets = run([NETWORKS["cell"], NETWORKS["convnet"]], [train], recipe, after=after)
     once = [range(r, r + 1) for r in range(6)]

@@ -56,7 +56,7 @@ def trained(task, cells, made):
     """The networks of the cells, and what training makes of their parameters, by cell and repeat."""
     networks = [task.network(SPACE, cell).fast() for cell in cells]
     found = train_networks(
-        networks, [made[0]], RECIPE, lambda n, k, r, p: {name: q.clone() for name, q in p.items()},
+        networks, [made[0]], RECIPE, lambda n, k, r, p: [{name: q.clone() for name, q in p.items()}],
         seed=3, role="probe", device="cpu",
     )  # fmt: skip
     return networks, [sets[0] for sets in found]

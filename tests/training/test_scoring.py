@@ -106,7 +106,7 @@ def test_on_cuda_events_of_streams_are_counted(monkeypatch):
     for networks, at_once in ((2, 2), (8, 3)):  # 4 GiB each
         times = _streams.PartTimes("cuda", networks)
         for _ in range(2):
-            with times.of((0, "val")):
+            with times.of([(0, "val")]):
                 now[0] += 1500.0
             now[0] += 7.0
         assert times.seconds() == pytest.approx({(0, "val"): 3.0 / at_once})

@@ -42,8 +42,8 @@ LANES = 8
 """Most trainings of one network (repeats and training sets) that run as one on CUDA."""
 
 T = TypeVar("T")
-After = Callable[[int, int, range, Params], T]
-"""Called with trained networks as ``after(network, training set, repeats, params)``."""
+After = Callable[[int, range, range, Params], Sequence[T]]
+"""Called with trained networks as ``after(network, training sets, repeats, params)``: one result per set."""
 
 
 def train_networks(
@@ -68,10 +68,10 @@ def train_networks(
         trains: Training sets of equal size and shape, on ``device``.
         recipes: How to train: one recipe for all networks, or one for each. They may differ in everything but
             the repeats (``seeds``).
-        after: Called as soon as networks are trained, with those repeats on one training set that trained
-            as one and the parameters of `Network.side_by_side` for that many. On CUDA its work runs on the
-            network's stream, and its result is read after everything is done. Parameters are reused
-            afterwards, so copy what you keep. `forward` gives the outputs.
+        after: Called as soon as networks are trained, with the training sets and repeats that trained as one
+            and the parameters of `Network.side_by_side` for that many, ordered by training set (`of_set`).
+            On CUDA its work runs on the network's stream, and its results are read after everything is done.
+            Parameters are reused afterwards, so copy what you keep. `forward` gives the outputs.
         inputs: Turns stored pixels into network inputs (uint8: normalised).
         streams: Networks training at the same time on CUDA.
 
@@ -202,8 +202,10 @@ class _Runs:
                     for _ in range(min(CHUNK, recipe.steps - start)):
                         trainer.replay()
                     yield
-                for k in range(first, first + sets):
-                    found[k].append(self.after(number, k, repeats, trainer.trained(k - first)))
+                together = range(first, first + sets)
+                made = self.after(number, together, repeats, trainer.weights.trained())
+                for k, one in zip(together, made, strict=True):
+                    found[k].append(one)
 
 
 def _divisor(number: int, most: int) -> int:
@@ -232,6 +234,14 @@ class _Draws:
     flip: Tensor
     shift: Tensor
     keys: Tensor
+
+
+def of_set(params: Params, place: int, sets: int) -> Params:
+    """The parameters for one of the training sets that trained as one, given its place among them."""
+    if sets == 1:
+        return params
+    sizes = {name: len(p) // sets for name, p in params.items()}
+    return {name: p[place * sizes[name] : (place + 1) * sizes[name]] for name, p in params.items()}
 
 
 def forward(network: Network, params: Params, x: Tensor, reference: Tensor | None = None) -> Tensor:
@@ -325,15 +335,6 @@ class _Trainer:
             self.optimizer.step(self.weights.gradient, self.counter)
             self.weights.refresh()
             self.counter += 1
-
-    @torch.no_grad()
-    def trained(self, k: int) -> Params:
-        """The parameters for one training set, given its position among those that train as one."""
-        params = self.weights.trained()
-        if self.sets == 1:
-            return params
-        sizes = {name: len(p) // self.sets for name, p in params.items()}
-        return {name: p[k * sizes[name] : (k + 1) * sizes[name]] for name, p in params.items()}
 
 
 def networks_that_fit(device: torch.device | str) -> int:

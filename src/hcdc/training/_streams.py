@@ -22,7 +22,7 @@ from hcdc.spaces import TRAINING
 from hcdc.tasks import Task
 from hcdc.training._engine import Engine, Groups, register_engine
 from hcdc.training._job import Job, Predictor, Result
-from hcdc.training._networks import STREAMS, forward, networks_that_fit, train_networks
+from hcdc.training._networks import STREAMS, forward, networks_that_fit, of_set, train_networks
 
 SCORED = 1000
 """Images scored at once."""
@@ -59,7 +59,7 @@ class Streams(Engine):
     def parameters(self, job: Job, made: Sequence[Network]) -> list[Groups]:
         found = train_networks(
             made, job.trains, _recipes(job),
-            lambda network, _, repeats, params: {name: _stored(p) for name, p in params.items()},
+            lambda network, sets, repeats, params: [{name: _stored(p) for name, p in params.items()}],
             seed=job.seed, role=job.role, device=job.device, inputs=job.task.inputs,
         )  # fmt: skip
         return [sets[0] for sets in found]
@@ -75,13 +75,19 @@ class Streams(Engine):
         times = PartTimes(job.device, count)
 
         @torch.no_grad()
-        def score(network: int, k: int, repeats: range, params: Params) -> Tensor:
-            many = networks[network].side_by_side(len(repeats))
-            found = []
-            for name, part in own[k].items():
-                with times.of((k, name)):
-                    found.append(score_images(many, params, task, part, references[k]))
-            return torch.stack(found, 1)
+        def score(network: int, sets: range, repeats: range, params: Params) -> list[Tensor]:
+            """Scores ``[R, parts, 2]`` by training set; sets with the same parts are scored as one."""
+            alike = all(own[k] is own[sets[0]] and references[k] is None for k in sets)
+            groups = [sets] if alike else [range(k, k + 1) for k in sets]
+            found: list[Tensor] = []
+            for place, group in enumerate(groups):
+                many = networks[network].side_by_side(len(group) * len(repeats))
+                theirs, scores = of_set(params, place, len(groups)), []
+                for name, part in own[group[0]].items():
+                    with times.of([(k, name) for k in group]):
+                        scores.append(score_images(many, theirs, task, part, references[group[0]]))
+                found += torch.stack(scores, 1).chunk(len(group))
+            return found
 
         begun = time.perf_counter()
         found = train_networks(
@@ -181,14 +187,14 @@ class PartTimes:
         self.cuda = torch.device(device).type == "cuda"
         most = min(STREAMS, networks_that_fit(device)) if self.cuda else torch.get_num_threads()
         self.at_once = min(networks, most)
-        self.marks: list[tuple[tuple[int, str], Any, Any]] = []
+        self.marks: list[tuple[Sequence[tuple[int, str]], Any, Any]] = []
 
     @contextmanager
-    def of(self, key: tuple[int, str]) -> Iterator[None]:
-        """Add the seconds of a block to a key."""
+    def of(self, keys: Sequence[tuple[int, str]]) -> Iterator[None]:
+        """Add the seconds of a block to some keys, in equal shares."""
         begun = self._now()
         yield
-        self.marks.append((key, begun, self._now()))
+        self.marks.append((keys, begun, self._now()))
 
     def _now(self) -> Any:
         if not self.cuda:
@@ -200,7 +206,8 @@ class PartTimes:
     def seconds(self) -> dict[tuple[int, str], float]:
         """How many seconds each key added to the whole; call after all work is done."""
         found: dict[tuple[int, str], float] = defaultdict(float)
-        for key, begun, done in self.marks:
+        for keys, begun, done in self.marks:
             spent = begun.elapsed_time(done) / 1000 if self.cuda else done - begun
-            found[key] += spent / self.at_once
+            for key in keys:
+                found[key] += spent / self.at_once / len(keys)
         return found
