@@ -203,7 +203,7 @@ def test_removal_is_measured_without_renormalising():
     task, space = ImageTask(pictures()), OneNeededCells()
     made = searcher("darts-pt", space, task=task, **QUICK, tune_epochs=0)
     made.run()
-    made._fixed = {}
+    made._kept.zero_()
     for edge in range(6):
         losses = []
         for operation in range(5):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from hcdc.core.configs import Config
 from hcdc.core.settings import setting
@@ -40,22 +39,21 @@ class DartsPT(SupernetSearcher):
     name = "darts-pt"
     Settings = DartsPTSettings
     settings: DartsPTSettings
+    recordable = True
 
     def search(self) -> Config:
         s = self.settings
-        self._fixed: dict[int, int] = {}
+        self._kept = torch.zeros_like(self.alpha, requires_grad=False)  # one-hot at the edges that are fixed
         self.fit(s.epochs, s.lr, s.lr_end)
-        for edge in torch.randperm(len(EDGES), generator=self._chance).tolist():
-            self._fixed[edge] = self._needed(edge)
-            if len(self._fixed) < len(EDGES):
+        for fixed, edge in enumerate(torch.randperm(len(EDGES), generator=self._chance).tolist()):
+            self._kept[edge, self._needed(edge)] = 1
+            if fixed + 1 < len(EDGES):
                 self.fit(s.tune_epochs, s.lr / 10, s.lr / 10)
-        return genotype(self.mixture(1.0).detach().cpu())
+        return genotype(self._kept.flatten().cpu())
 
     def mixture(self, progress: float) -> Tensor:
-        rows = list(self.alpha.softmax(-1))
-        for edge, operation in self._fixed.items():
-            rows[edge] = F.one_hot(torch.tensor(operation), len(OPERATIONS)).to(rows[edge])
-        return torch.cat(rows)
+        free = 1 - self._kept.sum(-1, keepdim=True)
+        return (self._kept + free * self.alpha.softmax(-1)).flatten()
 
     @torch.no_grad()
     def _needed(self, edge: int) -> int:

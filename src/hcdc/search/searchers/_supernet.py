@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import logging
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from hcdc.networks import EDGES, OPERATIONS, CellNetwork
 from hcdc.search.searchers._base import SearcherSettings, TaskSearcher
 from hcdc.spaces import NASBench201, Space
 from hcdc.tasks import Task
+from hcdc.training import Captured
 
 log = logging.getLogger("hcdc")
 
@@ -55,14 +57,44 @@ class SupernetSettings(SearcherSettings):
     augment: str | None = None
 
 
+class Recorded:
+    """A function of the next batch; on CUDA its first call records it. Batches are copied into the first one.
+
+    A supernet's gradient is several hundred small kernels, which take longer to launch than to run.
+
+    Args:
+        function: Takes a batch from an iterator and leaves its results in tensors, which the next call
+            overwrites. It makes no decisions on the host and draws no random numbers.
+        device: Where it runs.
+    """
+
+    def __init__(self, function: Callable[[Iterator[Any]], None], device: torch.device):
+        self._function, self._device = function, device
+        self._batch: Any = None
+
+    def __call__(self, batches: Iterator[Any]) -> None:
+        found = next(batches)
+        if self._batch is None:
+            self._batch = type(found).from_tensors({name: t.clone() for name, t in found.tensors().items()})
+            again = itertools.repeat(self._batch)
+            self._replay = Captured(lambda: self._function(again), self._device)
+        for name, tensor in self._batch.tensors().items():
+            tensor.copy_(found.tensors()[name])
+        self._replay()
+
+
 class SupernetSearcher(TaskSearcher):
     """Trains weights on the training set and logits alpha ``[6, 5]`` on the validation set, in turn.
 
     Gradients are first order: alpha's does not pass through the weights. BatchNorm takes the statistics of
     its batch. `ask` runs the search once and always returns the cell it found.
+
+    Attributes:
+        recordable: Whether both gradients can be recorded on CUDA, see `Recorded`.
     """
 
     settings: SupernetSettings
+    recordable: ClassVar[bool] = False
 
     def __init__(
         self, space: Space, seed: int = 0, *, task: Task, train: Any = None, val: Any = None, **settings: Any
@@ -94,6 +126,10 @@ class SupernetSearcher(TaskSearcher):
         self._adam = torch.optim.Adam(
             [self.alpha], s.arch_lr, betas=(0.5, 0.999), weight_decay=s.arch_weight_decay
         )
+        self._descend: Callable[[Iterator[Any]], None] = self._weight_gradient
+        self._turn: Callable[[Iterator[Any]], None] = self._logit_gradient
+        if self.recordable:
+            self._descend, self._turn = (Recorded(f, self.device) for f in (self._descend, self._turn))
         self._found = self.search()
         return dict(self._found)
 
@@ -118,24 +154,33 @@ class SupernetSearcher(TaskSearcher):
         sgd = torch.optim.SGD(weights, lr, momentum=0.9, weight_decay=s.weight_decay, nesterov=True)
         validation = self._batches(self.val)
         for epoch in range(epochs):
-            progress = epoch / max(1, epochs - 1)
+            self._progress = epoch / max(1, epochs - 1)
             for group in sgd.param_groups:
                 group["lr"] = lr_end + (lr - lr_end) * (1 + math.cos(math.pi * epoch / epochs)) / 2
-            steps = max(1, len(self.train) // s.batch)
-            for _, some in zip(range(steps), self._batches(self.train)):
-                some = self.task.augmented(some, self._recipe, self._chance)
-                lam = self.mixture(progress).detach()
-                sgd.zero_grad()
-                loss = self.loss(self.network_at(lam), lam, some)
-                loss.backward()  # type: ignore[no-untyped-call]
+            training = (
+                self.task.augmented(some, self._recipe, self._chance) for some in self._batches(self.train)
+            )
+            for _ in range(max(1, len(self.train) // s.batch)):
+                self._descend(training)
                 torch.nn.utils.clip_grad_norm_(weights, s.clip)
                 sgd.step()
-                lam = self.mixture(progress)
-                self.alpha.grad = torch.autograd.grad(self.loss(self.net, lam, next(validation)), self.alpha)[
-                    0
-                ]
+                self._turn(validation)
                 self._adam.step()
-            log.debug("searcher %s: epoch %d of %d, loss %.3f", self.name, epoch + 1, epochs, loss.detach())
+            log.debug("searcher %s: epoch %d of %d, loss %.3f", self.name, epoch + 1, epochs, self._loss)
+
+    def _weight_gradient(self, batches: Iterator[Any]) -> None:
+        """The gradient of the next batch's loss in the weights."""
+        some, weights = next(batches), list(self.params.values())
+        lam = self.mixture(self._progress).detach()
+        loss = self.loss(self.network_at(lam), lam, some)
+        for p, gradient in zip(weights, torch.autograd.grad(loss, weights, allow_unused=True)):
+            p.grad = gradient
+        self._loss = loss.detach()
+
+    def _logit_gradient(self, batches: Iterator[Any]) -> None:
+        """The gradient of the next batch's loss in the logits."""
+        loss = self.loss(self.net, self.mixture(self._progress), next(batches))
+        self.alpha.grad = torch.autograd.grad(loss, self.alpha)[0]
 
     def loss(self, network: CellNetwork, lam: Tensor, data: Any) -> Tensor:
         """The loss of a labelled set at lambda."""
