@@ -28,6 +28,7 @@ import torch
 from hcdc.core import records
 from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError
+from hcdc.core.seeds import derive
 from hcdc.experiments._command import as_command, check_names, integers
 from hcdc.experiments.replay_problem import Pool, Replay
 from hcdc.experiments.rival_dehb import dehb
@@ -135,9 +136,10 @@ def methods(problem: Replay) -> dict[str, Replayer]:
 def replayed(pool: Pool, unit: Unit) -> dict[str, Any]:
     """Replay one unit; its record without the environment."""
     table, method, budget, seed = unit
-    problem = pool.problem(table, seed)
+    chance = derive(seed, PROTOCOL, table) if table else seed  # each table has random candidates of its own
+    problem = pool.problem(table, chance)
     begun = time.perf_counter()
-    trace = methods(problem)[method](problem, budget, seed)
+    trace = methods(problem)[method](problem, budget, chance)
     thinking = time.perf_counter() - begun
     curve = [[round(seconds, 3), round(problem.judge(config), 6)] for seconds, config in trace.curve]
     score = curve[-1][1] if curve else None
