@@ -15,6 +15,7 @@ from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.experiments import rival_searches as rivals
 from hcdc.experiments import search_pools, search_replay
+from hcdc.experiments.replay_problem import Supernet
 from hcdc.experiments.rival_dehb import Cube, dehb
 from hcdc.experiments.search_pools import RecordedRung, Replay
 from hcdc.search import Ladder
@@ -31,14 +32,14 @@ def rung(name, price, error=0.0):
     return RecordedRung(name, price, FULL, scores)
 
 
-def finite(shorts=((1.0, 3.0), (3.0, 1.0))):
+def finite(shorts=((1.0, 3.0), (3.0, 1.0)), supernet=None):
     """Short trainings as pairs of price and error."""
     rungs = [rung(f"short:{price:g}", price, error) for price, error in shorts]
     space = Finite("x", range(SIZE))
     every = space.candidates()
     return Replay(
         space, [*rungs, rung("full", FULL)], lambda c: c["x"], SIZE - 1, SIZE / 2,
-        np.array([[c["x"] / SIZE] for c in every]), lambda c: c["x"] % 10,
+        np.array([[c["x"] / SIZE] for c in every]), lambda c: c["x"] % 10, supernet=supernet,
     )  # fmt: skip
 
 
@@ -152,6 +153,19 @@ def test_a_filter_trains_the_largest_briefly_and_the_best_of_them_in_full():
     assert trace.trainings == {"short:1": 0, "short:3": 6, "full": 2}
     assert trace.seconds == 36
     assert trace.curve == [(27.0, OPTIMUM)]
+
+
+def test_one_shot_pays_for_its_supernet_before_it_trains():
+    # 10 s for the supernet, then as above: 50, ..., 59 are ranked first, and 18 s pay 6 of them.
+    supernet = Supernet(10.0, lambda c: c["x"] // 10 + (c["x"] % 10) / 100)
+    trace = rivals.replay(rivals.one_shot, finite(supernet=supernet), 46, 0)
+    assert trace.trainings == {"short:1": 0, "short:3": 6, "full": 2}
+    assert trace.seconds == 46
+    assert trace.curve[-1] == (37.0, OPTIMUM)
+    poor = rivals.replay(rivals.one_shot, finite(supernet=supernet), 9, 0)
+    assert (poor.seconds, poor.curve) == (0, [])
+    assert "one-shot" in search_replay.methods(finite(supernet=supernet))
+    assert "one-shot" not in search_replay.methods(finite())
 
 
 def test_what_is_known_costs_nothing_and_what_is_no_candidate_is_not_trained():
@@ -278,6 +292,25 @@ def test_sets_of_a_copy_count_together_or_one_by_one(cells, tmp_path):
     file.write_text(json.dumps(lines[0]) + "\n")
     with pytest.raises(InputError, match="no cell"):
         search_pools.open_pool("nas201-cifar10-single", cells, [file])
+
+
+def test_supernets_take_turns_and_a_cell_that_diverged_ranks_last(cells, tmp_path):
+    every, files = NASBench201().candidates(), [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for k, file in enumerate(files):
+        lines = [{"train_seconds": 80.0, "score_seconds": 20.0 + k}]
+        lines += [{"cell": c["cell"], "loss": 1.0, "score": i / 5000} for i, c in enumerate(every)]
+        lines[-1] |= {"loss": None}
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    pool = search_pools.open_pool("nas201-cifar10", cells, supernets=files)
+    assert pool.notes["supernets"] == ["a.jsonl", "b.jsonl"]
+    assert [pool.problem("", seed).supernet.seconds for seed in (0, 1, 2)] == [100, 101, 100]
+    ranked = sorted(every, key=pool.problem("", 0).supernet.score)
+    assert ranked == [every[-1], *every[:-1]]
+    files[0].write_text(json.dumps({"cell": "x", "loss": 1.0, "score": 1.0}) + "\n")
+    with pytest.raises(InputError, match="has no 'train_seconds'"):
+        search_pools.open_pool("nas201-cifar10", cells, supernets=files)
+    with pytest.raises(InputError, match="leave --supernet out"):
+        search_pools.open_pool("lcbench", cells, supernets=files)
 
 
 def test_a_part_of_the_cells_is_a_pool_of_its_own(cells, tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,19 @@ class RecordedRung(Rung):
             yield Outcome(config, float(score), self.cost(config, seed), values=values)
 
 
+@dataclass(frozen=True)
+class Supernet:
+    """A ranking of all candidates by one supernet.
+
+    Attributes:
+        seconds: Seconds for training it and for scoring all candidates.
+        score: Accuracy of a candidate with inherited weights.
+    """
+
+    seconds: float
+    score: Callable[[Config], float]
+
+
 class Replay(Problem):
     """A pool as a problem.
 
@@ -82,6 +96,7 @@ class Replay(Problem):
         size: The number of parameters of a candidate, to rank by.
         spec: What is replayed.
         candidates: The candidates, where they are not all of the space.
+        supernet: A one-shot ranking, if there is one; the ladder does not use it.
 
     Attributes:
         heard: What a ladder on this problem was told, in order.
@@ -100,7 +115,9 @@ class Replay(Problem):
         size: Callable[[Config], float] | None = None,
         spec: Mapping[str, Any] | None = None,
         candidates: Sequence[Config] | None = None,
+        supernet: Supernet | None = None,
     ):
+        self.supernet = supernet
         self.space, self.rungs, self.judge, self.best, self.median = space, list(rungs), judge, best, median
         self.size, self._spec, self._part = size, dict(spec or {}), candidates is not None
         self._every = space.candidates() if candidates is None else list(candidates)

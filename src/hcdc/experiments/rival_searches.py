@@ -33,7 +33,7 @@ STARTUP = 4
 POOL = 500
 """Random and nearby candidates among which it chooses in an infinite space."""
 SHORT_PART = 0.5
-"""Part of the budget that the filters (parameters -> short -> full) spend on short trainings."""
+"""Part of the budget left that the filters (such as parameters -> short -> full) spend on short trainings."""
 
 
 class Spent(Exception):
@@ -106,6 +106,16 @@ class Session:
         if len(paid) < len(fresh):
             raise Spent
         return np.array([self._known.get(key, math.nan) for key in keys])
+
+    def pay(self, seconds: float) -> None:
+        """Pay for what is no training of one candidate.
+
+        Raises:
+            Spent: It does not fit into the budget.
+        """
+        if seconds > self.left:
+            raise Spent
+        self.trace.seconds += seconds
 
     def settled(self, proposal: Config, others: Iterable[Config] = ()) -> Config:
         """The candidate to train for a proposal, see `Replay.settled`; neither trained nor one of others."""
@@ -386,7 +396,7 @@ def filtered(*, free: bool) -> Method:
     epochs, and the best of these in full."""
 
     def method(session: Session) -> None:
-        problem, rng = session.problem, session.stream("filtered")
+        problem = session.problem
         every = problem.candidates()
         if every is None or problem.size is None:
             raise InputError("filtering by parameters needs a finite space of networks")
@@ -396,13 +406,29 @@ def filtered(*, free: bool) -> Method:
             if rung is None:
                 raise InputError("the pool has no training-free scores")
             ranks += standard_ranks(session.train(rung, every))
-        order = np.lexsort((rng.random(len(every)), -ranks))
-        chosen = [every[i] for i in order]
-        if len(session.fidelities) > 1:
-            short = session.fidelities[-2]
-            chosen = chosen[: max(1, int(SHORT_PART * session.left / short.price))]
-            scores = session.train(short, chosen)
-            chosen = [chosen[i] for i in np.argsort(-scores, kind="stable")]
-        session.full(chosen)
+        _short_then_full(session, every, ranks)
 
     return method
+
+
+def one_shot(session: Session) -> None:
+    """SPOS (Guo et al., 2020): rank all candidates by one supernet, train the first for a few epochs, and the
+    best of these in full."""
+    problem = session.problem
+    every, supernet = problem.candidates(), problem.supernet
+    if every is None or supernet is None:
+        raise InputError("the pool has no scores of a supernet")
+    session.pay(supernet.seconds)
+    _short_then_full(session, every, np.array([supernet.score(config) for config in every]))
+
+
+def _short_then_full(session: Session, every: Sequence[Config], ranks: Array) -> None:
+    """Train the highest ranks ``[n]`` for a few epochs, and the best of these in full."""
+    order = np.lexsort((session.stream("filtered").random(len(every)), -ranks))
+    chosen = [every[i] for i in order]
+    if len(session.fidelities) > 1:
+        short = session.fidelities[-2]
+        chosen = chosen[: max(1, int(SHORT_PART * session.left / short.price))]
+        scores = session.train(short, chosen)
+        chosen = [chosen[i] for i in np.argsort(-scores, kind="stable")]
+    session.full(chosen)

@@ -22,7 +22,7 @@ from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.seeds import numpy_stream
 from hcdc.experiments import flights
 from hcdc.experiments.recorded_pool import Recorded
-from hcdc.experiments.replay_problem import Pool, RecordedRung, Replay, Scores
+from hcdc.experiments.replay_problem import Pool, RecordedRung, Replay, Scores, Supernet
 from hcdc.spaces import Box, NASBench201, NASBenchGraph, operations
 from hcdc.truth import GRAPHS, NASBench201Table, NASBenchGraphTable, Surrogate
 
@@ -75,6 +75,7 @@ class Cells(Pool):
             `hcdc.experiments.copy_pool`, CSV with the columns ``ops`` and ``loss``, or npz with arrays of
             these names. None leaves the copy out.
         prices: Changes to `PRICES`.
+        supernets: Files of `hcdc.experiments.supernet_pool`; replays take them in turn.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Cells(Pool):
         data: Path,
         copies: Sequence[str | Path] = (),
         prices: Mapping[str, float] | None = None,
+        supernets: Sequence[str | Path] = (),
     ):
         super().__init__(name, PRICES[name], prices)
         self.space = NASBench201()
@@ -111,7 +113,10 @@ class Cells(Pool):
         self._every = [{"cell": cell} for cell in self._cells]
         self._features = np.array([self._described(config) for config in self._every])
         self._size = self._features[:, -1]
+        self._supernets = [_supernet(Path(file)) for file in supernets]
         self.notes = {"copies": [Path(file).name for file in copies]}
+        if supernets:
+            self.notes = {**self.notes, "supernets": [Path(file).name for file in supernets]}
         if any(Path(file).name.startswith(DEVELOPMENT) for file in copies):
             self.notes = {**self.notes, "development": True}
 
@@ -149,6 +154,7 @@ class Cells(Pool):
             self.space, rungs, self._looked_up(self._test), float(self._test.max()),
             float(np.median(self._test)), self._features, self._looked_up(self._size), {"pool": self.name},
             self._every if self.name.endswith("-part") else None,
+            self._supernets[seed % len(self._supernets)] if self._supernets else None,
         )  # fmt: skip
 
     def _places(self, configs: Sequence[Config]) -> list[int]:
@@ -241,6 +247,7 @@ def open_pool(
     data: str | Path | None = None,
     copies: Sequence[str | Path] = (),
     prices: Mapping[str, float] | None = None,
+    supernets: Sequence[str | Path] = (),
 ) -> Pool:
     """A pool by its name, one of `PRICES` or `RECORDED`.
 
@@ -250,18 +257,21 @@ def open_pool(
             ``records/pools/NAME.jsonl``.
         copies: Files of copy scores, for cells.
         prices: Changed seconds per rung.
+        supernets: Files of supernet scores, for cells.
     """
     if name not in (known := (*PRICES, *RECORDED)):
         raise unknown_name("pool", name, known)
     if copies and not name.startswith("nas201"):
         raise InputError(f"pool '{name}' has no copy rung; leave --copies out")
+    if supernets and not name.startswith("nas201"):
+        raise InputError(f"pool '{name}' has no supernet; leave --supernet out")
     if name in RECORDED:
         if prices:
             raise InputError(f"pool '{name}' has recorded seconds for every training; leave --price out")
         return Recorded(name, RECORDED[name], data or Path("records", "pools", f"{name}.jsonl"))
     folder = Path(data or os.environ.get("HCDC_DATA") or Path.home() / ".cache" / "hcdc")
     if name.startswith("nas201"):
-        return Cells(name, folder, copies, prices)
+        return Cells(name, folder, copies, prices, supernets)
     return (GraphNetworks if name == "nasbench-graph" else Surrogates)(name, folder, prices)
 
 
@@ -273,6 +283,17 @@ def _single_runs(file: Path, places: Sequence[int]) -> list[list[float]]:
     for place, value in zip(index, values):
         by_cell.setdefault(place, []).append(value)
     return [by_cell[place] for place in places]
+
+
+def _supernet(file: Path) -> Supernet:
+    """The records of one supernet; a cell that diverged ranks last."""
+    told, *cells = records.read(file)
+    try:
+        scores = {line["cell"]: -math.inf if line["loss"] is None else line["score"] for line in cells}
+        seconds = told["train_seconds"] + told["score_seconds"]
+    except KeyError as error:
+        raise InputError(f"'{file}' has no {error}; give a file of hcdc.experiments.supernet_pool") from error
+    return Supernet(seconds, lambda config: scores[config["cell"]])
 
 
 def _mean_losses(line: Mapping[str, Any]) -> dict[str, Any]:

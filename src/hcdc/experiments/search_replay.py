@@ -41,6 +41,7 @@ from hcdc.experiments.rival_searches import (
     filtered,
     gaussian_process,
     hyperband,
+    one_shot,
     replay,
     tpe,
 )
@@ -68,6 +69,7 @@ RIVALS: Mapping[str, tuple[Method, tuple[str, ...]]] = {
     "dehb": (dehb, ("fidelities",)),
     "parameters-short-full": (filtered(free=False), ("size",)),
     "jacov-parameters-short-full": (filtered(free=True), ("size", "free")),
+    "one-shot": (one_shot, ("supernet",)),
 }
 """The rivals, and what a pool must have for them."""
 log = logging.getLogger("hcdc")
@@ -114,6 +116,7 @@ def methods(problem: Replay) -> dict[str, Replayer]:
         "fidelities": len(problem.fidelities) > 1,
         "size": problem.size is not None,
         "free": "free" in names,
+        "supernet": problem.supernet is not None,
     }
     shorter = [rung.name for rung in problem.fidelities[:-1]]
     unused, climbed = shorter[:-CLIMBED], shorter[-CLIMBED:]
@@ -192,6 +195,7 @@ def run(
     data: str | Path | None = None,
     copies: Sequence[str] = (),
     prices: Mapping[str, float] | None = None,
+    supernets: Sequence[str] = (),
     processes: int = 1,
 ) -> None:
     """Replay; appends one record per table, method, budget and seed to ``out``.
@@ -203,10 +207,11 @@ def run(
         seeds: Seeds of methods and runs.
         out: The file of records.
         tables: Which tables of the pool, by place or by name.
-        data, copies, prices: See `open_pool`.
+        data, copies, prices, supernets: See `open_pool`.
         processes: Units replayed side by side.
     """
-    opened = open_pool(pool, data, copies, prices)
+    arguments = (pool, data, copies, prices, supernets)
+    opened = open_pool(*arguments)
     chosen = list(opened.tables[tables] if isinstance(tables, slice) else tables)
     check_names("--tables", chosen, opened.tables)
     known = methods(opened.problem(chosen[0], 0))
@@ -218,7 +223,7 @@ def run(
     ]  # fmt: skip
     todo = [unit for unit in units if unit not in done]
     where = {"environment": records.environment()}
-    for record in _each(todo, opened, (pool, data, copies, prices), processes):
+    for record in _each(todo, opened, arguments, processes):
         records.append(out, {**record, **where})
         log.info(
             "%s %s %s, %g s, seed %d: regret %.4g", record["pool"], record["table"], record["method"],
@@ -263,6 +268,7 @@ def main() -> None:
         "--data", help="folder of the tables, default $HCDC_DATA; for flights, a file of records"
     )
     parser.add_argument("--copies", nargs="*", default=[], help="files with a loss per cell, one per draw")
+    parser.add_argument("--supernet", nargs="*", default=[], help="files of supernet_pool, one per seed")
     parser.add_argument("--price", nargs="*", default=[], help="changed prices, RUNG=SECONDS")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--out", required=True, help="file to append records to")
@@ -274,7 +280,8 @@ def main() -> None:
     run(
         given.pool, [name for name in given.methods.split(",") if name],
         integers("--budgets", given.budgets), _places("--seeds", given.seeds), given.out, tables=tables,
-        data=given.data, copies=given.copies, prices=_prices(given.price), processes=given.processes,
+        data=given.data, copies=given.copies, prices=_prices(given.price), supernets=given.supernet,
+        processes=given.processes,
     )  # fmt: skip
 
 

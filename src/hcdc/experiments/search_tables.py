@@ -28,6 +28,7 @@ WORDS: Mapping[str, str] = {
     "dehb": "DEHB",
     "parameters-short-full": "parameters -> short -> full",
     "jacov-parameters-short-full": "jacov + parameters -> short -> full",
+    "one-shot": "one-shot supernet (SPOS) -> short -> full",
 }
 """The methods in words, in the order of the tables."""
 LEFT_OUT: Mapping[str, str] = {
@@ -127,7 +128,7 @@ class Runs:
 
 def plans(method: str) -> bool:
     """Whether a method spends its seconds by a plan for the whole budget."""
-    return method.startswith("ladder") or method.endswith("full")
+    return method.startswith(("ladder", "one-shot")) or method.endswith("full")
 
 
 def cells_table(pool: str) -> Callable[[Sequence[Record]], str]:

@@ -30,6 +30,7 @@ from hcdc.experiments.nas201_draws import mean_text
 from hcdc.experiments.nas201_figures import write_figures
 from hcdc.experiments.nas201_rankings import EARLY, LEARNED, PARAMETERS, RIDGE, SHARED, SUM, kind_of
 from hcdc.experiments.nas201_tables import Clock, Judged, nas201_table
+from hcdc.experiments.nas_search_tables import nas_search_table
 from hcdc.experiments.search_tables import SEARCH_TABLES
 from hcdc.experiments.speed_table import against_table, speed_table
 
@@ -45,6 +46,7 @@ TABLES: dict[str, tuple[str | None, Callable[[Sequence[Record]], str]]] = {
     "convnet": ("convnet-accuracy", published_tables.convnet_table),
     "others": ("filters-80", graph_tables.others_table),
     "zoo": ("gnn-zoo", graph_tables.others_table),
+    "nas-search": ("nas-search", nas_search_table),
     "trust": ("trust-calibration", trust_tables.trust_table),
     "trust-dimensions": ("trust-calibration", trust_tables.dimensions_table),
     "speed": (None, speed_table),

@@ -1,0 +1,142 @@
+"""Table of protocol ``nas-search`` beside the paper's, and what it says in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hcdc.experiments.markdown import table_text
+from hcdc.experiments.search_pools import PRICES
+
+Record = dict[str, Any]
+
+DATA: Mapping[str, str] = {"random": "Random", "dc": "DC", "hcdc": "HCDC", "original": "Original"}
+PAPER: Mapping[str, Sequence[str]] = {
+    "DARTS-PT": ("37.1", "89.4 ± 0.3", "39.2", "85.2 ± 1.9", "35.5", "91.9 ± 0.4", "229", "92.7 ± 0.6"),
+    "REINFORCE": ("166", "88.1 ± 1.8", "105", "80.1 ± 6.5", "119", "92.3 ± 1.1", "1,492", "93.0 ± 0.9"),
+}
+"""The paper's row for each searcher: seconds and test accuracy, by data."""
+EPOCHS: Mapping[str, str] = {"calibrated": "200 epochs", "published": "12 epochs"}
+"""Recipe on copies, and the training on the original data in the same row."""
+NOT_RUN = "not run"
+MANY = 20
+"""From so many runs on, quantiles are shown instead of the standard deviation."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The searches of one row on one kind of data.
+
+    Attributes:
+        accuracies: Test accuracy of each pick, in percent.
+        search, making: Mean seconds of a search, and of making its copy.
+        probes: Full trainings behind a copy.
+        best_probe: Mean test accuracy of the best probe, in percent; None if it is not known.
+    """
+
+    accuracies: Sequence[float]
+    search: float
+    making: float
+    probes: float
+    best_probe: float | None
+
+    @classmethod
+    def of(cls, some: Sequence[Record]) -> Found:
+        """From records of one search each, or of many replays."""
+
+        def every(name: str) -> list[float]:
+            values = [v for r in some for v in (r[name] if isinstance(r[name], list) else [r[name]])]
+            return [v for v in values if v is not None]
+
+        known = every("best_probe") if "best_probe" in some[0] else []
+        search, making, probes = (
+            float(np.mean(every(name))) for name in ("search_seconds", "making_seconds", "probes")
+        )
+        best = 100 * float(np.mean(known)) if known else None
+        return cls([100 * v for v in every("test_accuracy")], search, making, probes, best)
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.accuracies))
+
+    @property
+    def whole(self) -> float:
+        """Seconds of the search with making and probes, on one clock."""
+        return self.search + self.making + self.probes * PRICES["nas201-cifar10"]["full"]
+
+    def seconds(self) -> str:
+        return f"{_number(self.search)} / {_number(self.whole)}"
+
+    def accuracy(self) -> str:
+        values = self.accuracies
+        if len(values) >= MANY:
+            low, high = np.quantile(values, [0.05, 0.95])
+            return f"{self.mean:.1f} [{low:.1f}, {high:.1f}]"
+        spread = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
+        return f"{self.mean:.1f}{spread} ({len(values)})"
+
+
+def _number(seconds: float) -> str:
+    return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.1f}"
+
+
+Row = tuple[str, str, dict[str, Found]]
+"""Searcher, what sets the row apart, and the searches by data."""
+
+
+def rows(found: Sequence[Record]) -> list[Row]:
+    """The rows in the order of the paper; searches with other settings are other rows."""
+    groups: dict[tuple[str, str], dict[str, list[Record]]] = {}
+    for r in found:
+        if r["searcher"] == "reinforce":
+            recipe = next(name for name, epochs in EPOCHS.items() if r["recipe"] in (name, epochs))
+            words = f"{r['asks']} asks, 100 of {r['cells']} cells, {recipe} recipe, original data "
+            key = "REINFORCE", words + EPOCHS[recipe]
+        else:
+            s = r["settings"]
+            words = f"{s['cells']} cell{'s' * (s['cells'] > 1)} per stage, {s['epochs']} epochs, then "
+            key = "DARTS-PT", f"{words}5 x {s['tune_epochs']}, batches of {s['batch']}"
+        groups.setdefault(key, {}).setdefault(r["data"], []).append(r)
+    made = [(*key, {data: Found.of(some) for data, some in own.items()}) for key, own in groups.items()]
+    return sorted(made, key=lambda row: list(PAPER).index(row[0]))
+
+
+def nas_search_table(found: Sequence[Record]) -> str:
+    """The paper's table with ours, and a sentence for each searcher."""
+    ours = rows(found)
+    lines = []
+    for name, published in PAPER.items():
+        lines.append([f"{name}, the paper's", *published])
+        for words, own in (row[1:] for row in ours if row[0] == name):
+            cells = [(own[d].seconds(), own[d].accuracy()) if d in own else (NOT_RUN,) * 2 for d in DATA]
+            lines.append([f"{name}: {words}", *(text for pair in cells for text in pair)])
+    head = ["searched by"]
+    for words in DATA.values():
+        head += [f"{words}, seconds of the search / with making and probes", "test accuracy, %"]
+    told = [said for name in PAPER if (said := sentence(name, [row for row in ours if row[0] == name]))]
+    return "\n\n".join([table_text(head, lines), *told])
+
+
+def sentence(name: str, ours: Sequence[Row]) -> str:
+    """What HCDC's copy saves and costs, from the last row that has it; nothing if none has."""
+    own = next((own for _, _, own in reversed(ours) if "hcdc" in own), None)
+    if own is None:
+        return ""
+    mine = own["hcdc"]
+    told = f"{name}: a search on HCDC's copy takes {_number(mine.search)} seconds"
+    told += f", with making it and its {mine.probes:.0f} probes {_number(mine.whole)}"
+    for data, place in (("random", "on random images"), ("original", "on the original data")):
+        if data in own:
+            told += f"; {place} it takes {_number(own[data].whole)} and finds a cell "
+            told += _apart(own[data].mean - mine.mean)
+    if mine.best_probe is not None:
+        told += f"; the best of the probes is {_apart(mine.best_probe - mine.mean)}"
+    return f"{told}."
+
+
+def _apart(points: float) -> str:
+    """A difference of accuracies in words."""
+    return f"{abs(points):.2f} points {'better' if points > 0 else 'worse'}"
