@@ -100,7 +100,9 @@ class Protocol:
         copies = self.copies(kind, seed)
         found = self.searched(copies, seed)
         config = {"cell": found["cell"]}
-        last = copies[-1] if copies else None
+        made = copies[-1].record if copies else {}
+        probes = (copies[-1].meta.get("probes") if copies else None) or {"configs": [], "score": []}
+        ranked = sorted(zip(probes["score"], probes["configs"]), key=lambda pair: -pair[0])
         records.append(
             self.out,
             rounded({
@@ -109,8 +111,8 @@ class Protocol:
                 "val_size": self.sizes[1] if copies else len(self.task.val), **found,
                 "making_seconds": sum(copy.record["condense_seconds"] for copy in copies),
                 "making": self.options.get(kind, {}),
-                "probes": len((last.meta.get("probes") or {}).get("configs", [])) if last else 0,
-                "probe_seconds": last.record.get("probe_seconds") if last else None,
+                "probes": len(ranked), "probe_seconds": made.get("probe_seconds"),
+                "best_probe": self.truth.score(ranked[0][1], "test") if ranked else None,
                 "val_accuracy": self.truth.score(config, "val"),
                 "test_accuracy": self.truth.score(config, "test"),
                 "environment": records.environment(self.device),
