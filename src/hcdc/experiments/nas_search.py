@@ -2,7 +2,7 @@
 
 DARTS-PT searches the cells of NAS-Bench-201 on 500 training and 200 validation images (random ones, images
 condensed by DC, or random training images with HCDC's validation images from 20 probes) or on the original
-training and validation halves. The cell it finds is looked up in the table. A record holds the seconds of
+training and validation images. The cell it finds is looked up in the table. A record holds the seconds of
 the search, those of making the copy, and the number of probes, whose trainings are looked up too. A short
 search that is not recorded comes first, so that none is charged for starting the device.
 
