@@ -59,6 +59,7 @@ def test_each_data_set_is_searched_once_and_its_cell_looked_up(command, sources,
     assert dc["making"] == {"iterations": 1, "outer": 1, "width": 4}
     assert [r["probes"] for r in found] == [0, 0, 4, 0]
     assert hcdc["probe_seconds"] > 0
+    assert [r["best_probe"] is None for r in found] == [True, True, False, True]
     again = command()
     assert len(again) == len(found)  # nothing is left to run
     assert len(command("--batch", 10, "--data", "random")) == len(found) + 1  # other settings

@@ -37,7 +37,7 @@ def test_runs_are_averaged_and_every_second_is_counted():
     assert len({len(line) for line in (head, paper, ours, other, reinforced)}) == 1
     assert paper[:3] == ["DARTS-PT, the paper's", "37.1", "89.4 ± 0.3"]
     assert ours == [
-        "DARTS-PT: 1 cell per stage, 100 epochs, then 5 x 5, batches of 64", "10.0 / 10.0", "90.0 (1)",
+        "DARTS-PT: 1 cell per stage, 100 and 5 x 5 epochs in batches of 64", "10.0 / 10.0", "90.0 (1)",
         "not run", "not run", "10.0 / 1,576", "92.0 ± 1.0 (3)", "not run", "not run",
     ]  # fmt: skip
     assert "batches of 256" in other[0]
@@ -54,19 +54,21 @@ def test_replays_have_an_interval_and_the_best_probe_is_told():
         reinforce("original", "12 epochs", [0.94] * 21),
     ]
     ours = {line[0]: line for line in lines(found)}
-    whole = ours["REINFORCE: 100 asks, 100 of 120 cells, calibrated recipe, original data 200 epochs"]
+    whole = ours["REINFORCE: 100 of 120 cells, calibrated recipe (original: 200 epochs)"]
     assert whole[5:] == ["20.0 / 1,586", "91.0 [90.1, 91.9]", "20.0 / 60.0", "95.0 [95.0, 95.0]"]
-    short = ours["REINFORCE: 100 asks, 100 of 120 cells, published recipe, original data 12 epochs"]
+    short = ours["REINFORCE: 100 of 120 cells, published recipe (original: 12 epochs)"]
     assert short[1:7] == ["not run"] * 6
     assert tables.table("nas-search", found).endswith(
-        "REINFORCE: a search on HCDC's copy takes 20.0 seconds, with making it and its 20 probes 1,586; on "
-        "random images it takes 60.0 and finds a cell 1.00 points worse; on the original data it takes 60.0 "
-        "and finds a cell 4.00 points better; the best of the probes is 3.00 points better."
+        "REINFORCE, 100 of 120 cells: a search on HCDC's copy takes 20.0 seconds, with making it and its 20 "
+        "probes 1,586; on random images it takes 60.0 and finds a cell 1.00 points worse; on the original "
+        "data (200 epochs) it takes 60.0 and finds a cell 4.00 points better; on the original data (12 "
+        "epochs) it takes 60.0 and finds a cell 3.00 points better; the best of the probes is 3.00 points "
+        "better."
     )
 
 
 def test_nothing_is_said_of_a_searcher_that_did_not_run_on_hcdc():
-    assert nas_search_tables.sentence("DARTS-PT", []) == ""
+    assert nas_search_tables.sentence([]) == ""
     text = tables.table("nas-search", [darts("random", 0, 0.9)])
     assert text.splitlines()[-1].startswith("| REINFORCE, the paper's")
 

@@ -2,7 +2,7 @@
 
 DARTS-PT searches the cells of NAS-Bench-201 on 500 training and 200 validation images (random ones, images
 condensed by DC, or random training images with HCDC's validation images from 20 probes) or on the original
-training and validation halves. The cell it finds is looked up in the table. A record holds the seconds of
+training and validation images. The cell it finds is looked up in the table. A record holds the seconds of
 the search, those of making the copy, and the number of probes, whose trainings are looked up too. A short
 search that is not recorded comes first, so that none is charged for starting the device.
 
@@ -100,7 +100,9 @@ class Protocol:
         copies = self.copies(kind, seed)
         found = self.searched(copies, seed)
         config = {"cell": found["cell"]}
-        last = copies[-1] if copies else None
+        made = copies[-1].record if copies else {}
+        probes = (copies[-1].meta.get("probes") if copies else None) or {"configs": [], "score": []}
+        ranked = sorted(zip(probes["score"], probes["configs"]), key=lambda pair: -pair[0])
         records.append(
             self.out,
             rounded({
@@ -109,8 +111,8 @@ class Protocol:
                 "val_size": self.sizes[1] if copies else len(self.task.val), **found,
                 "making_seconds": sum(copy.record["condense_seconds"] for copy in copies),
                 "making": self.options.get(kind, {}),
-                "probes": len((last.meta.get("probes") or {}).get("configs", [])) if last else 0,
-                "probe_seconds": last.record.get("probe_seconds") if last else None,
+                "probes": len(ranked), "probe_seconds": made.get("probe_seconds"),
+                "best_probe": self.truth.score(ranked[0][1], "test") if ranked else None,
                 "val_accuracy": self.truth.score(config, "val"),
                 "test_accuracy": self.truth.score(config, "test"),
                 "environment": records.environment(self.device),

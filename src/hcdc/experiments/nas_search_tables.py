@@ -48,10 +48,10 @@ class Found:
         """From records of one search each, or of many replays."""
 
         def every(name: str) -> list[float]:
-            values = [v for r in some for v in (r[name] if isinstance(r[name], list) else [r[name]])]
-            return [v for v in values if v is not None]
+            each = [found if isinstance(found := r.get(name), list) else [found] for r in some]
+            return [value for values in each for value in values if value is not None]
 
-        known = every("best_probe") if "best_probe" in some[0] else []
+        known = every("best_probe")
         search, making, probes = (
             float(np.mean(every(name))) for name in ("search_seconds", "making_seconds", "probes")
         )
@@ -83,25 +83,48 @@ def _number(seconds: float) -> str:
     return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.1f}"
 
 
-Row = tuple[str, str, dict[str, Found]]
-"""Searcher, what sets the row apart, and the searches by data."""
+@dataclass(frozen=True)
+class Row:
+    """The searches with one setting.
+
+    Attributes:
+        searcher: One of `PAPER`.
+        space: What is searched.
+        trained: How networks are trained on copies, or in all searches.
+        original: How they are trained on the original data.
+        found: The searches by data.
+    """
+
+    searcher: str
+    space: str
+    trained: str
+    original: str
+    found: Mapping[str, Found]
+
+    @property
+    def words(self) -> str:
+        """Its first cell."""
+        how = self.trained if self.trained == self.original else f"{self.trained} (original: {self.original})"
+        return f"{self.searcher}: {self.space}, {how}"
+
+
+def _setting(r: Record) -> tuple[str, str, str, str]:
+    """The row of a record: searcher, space, and training on copies and on the original data."""
+    if r["searcher"] == "reinforce":
+        recipe = next(name for name, epochs in EPOCHS.items() if r["recipe"] in (name, epochs))
+        return "REINFORCE", f"100 of {r['cells']} cells", f"{recipe} recipe", EPOCHS[recipe]
+    s = r["settings"]
+    space = f"{s['cells']} cell{'s' * (s['cells'] > 1)} per stage"
+    how = f"{s['epochs']} and 5 x {s['tune_epochs']} epochs in batches of {s['batch']}"
+    return "DARTS-PT", space, how, how
 
 
 def rows(found: Sequence[Record]) -> list[Row]:
-    """The rows in the order of the paper; searches with other settings are other rows."""
-    groups: dict[tuple[str, str], dict[str, list[Record]]] = {}
+    """All rows; searches with other settings are other rows."""
+    groups: dict[tuple[str, str, str, str], dict[str, list[Record]]] = {}
     for r in found:
-        if r["searcher"] == "reinforce":
-            recipe = next(name for name, epochs in EPOCHS.items() if r["recipe"] in (name, epochs))
-            words = f"{r['asks']} asks, 100 of {r['cells']} cells, {recipe} recipe, original data "
-            key = "REINFORCE", words + EPOCHS[recipe]
-        else:
-            s = r["settings"]
-            words = f"{s['cells']} cell{'s' * (s['cells'] > 1)} per stage, {s['epochs']} epochs, then "
-            key = "DARTS-PT", f"{words}5 x {s['tune_epochs']}, batches of {s['batch']}"
-        groups.setdefault(key, {}).setdefault(r["data"], []).append(r)
-    made = [(*key, {data: Found.of(some) for data, some in own.items()}) for key, own in groups.items()]
-    return sorted(made, key=lambda row: list(PAPER).index(row[0]))
+        groups.setdefault(_setting(r), {}).setdefault(r["data"], []).append(r)
+    return [Row(*key, {data: Found.of(some) for data, some in own.items()}) for key, own in groups.items()]
 
 
 def nas_search_table(found: Sequence[Record]) -> str:
@@ -110,28 +133,34 @@ def nas_search_table(found: Sequence[Record]) -> str:
     lines = []
     for name, published in PAPER.items():
         lines.append([f"{name}, the paper's", *published])
-        for words, own in (row[1:] for row in ours if row[0] == name):
-            cells = [(own[d].seconds(), own[d].accuracy()) if d in own else (NOT_RUN,) * 2 for d in DATA]
-            lines.append([f"{name}: {words}", *(text for pair in cells for text in pair)])
+        for row in ours:
+            if row.searcher == name:
+                some = [row.found.get(data) for data in DATA]
+                cells = [(one.seconds(), one.accuracy()) if one else (NOT_RUN, NOT_RUN) for one in some]
+                lines.append([row.words, *(text for pair in cells for text in pair)])
     head = ["searched by"]
     for words in DATA.values():
         head += [f"{words}, seconds of the search / with making and probes", "test accuracy, %"]
-    told = [said for name in PAPER if (said := sentence(name, [row for row in ours if row[0] == name]))]
+    told = [said for name in PAPER if (said := sentence([row for row in ours if row.searcher == name]))]
     return "\n\n".join([table_text(head, lines), *told])
 
 
-def sentence(name: str, ours: Sequence[Row]) -> str:
-    """What HCDC's copy saves and costs, from the last row that has it; nothing if none has."""
-    own = next((own for _, _, own in reversed(ours) if "hcdc" in own), None)
-    if own is None:
+def sentence(ours: Sequence[Row]) -> str:
+    """What HCDC's copy saves and costs, from the last row of a searcher that has it; nothing if none has."""
+    row = next((row for row in reversed(ours) if "hcdc" in row.found), None)
+    if row is None:
         return ""
-    mine = own["hcdc"]
-    told = f"{name}: a search on HCDC's copy takes {_number(mine.search)} seconds"
+    mine = row.found["hcdc"]
+    told = f"{row.searcher}, {row.space}: a search on HCDC's copy takes {_number(mine.search)} seconds"
     told += f", with making it and its {mine.probes:.0f} probes {_number(mine.whole)}"
-    for data, place in (("random", "on random images"), ("original", "on the original data")):
-        if data in own:
-            told += f"; {place} it takes {_number(own[data].whole)} and finds a cell "
-            told += _apart(own[data].mean - mine.mean)
+    others = [("on random images", row.found["random"])] if "random" in row.found else []
+    others += [
+        (f"on the original data ({other.original})", other.found["original"])
+        for other in ours
+        if other.space == row.space and "original" in other.found
+    ]
+    for place, other in others:
+        told += f"; {place} it takes {_number(other.whole)} and finds a cell {_apart(other.mean - mine.mean)}"
     if mine.best_probe is not None:
         told += f"; the best of the probes is {_apart(mine.best_probe - mine.mean)}"
     return f"{told}."
