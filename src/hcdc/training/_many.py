@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import grad, vmap
+from torch.func import grad_and_value, vmap
 
 from hcdc.core.errors import NumericalError
 from hcdc.core.recipe import Recipe
@@ -38,6 +38,7 @@ def train_many(
     recipe: Recipe,
     own: Mapping[str, Tensor] | None = None,
     keys: Tensor | None = None,
+    watch: Callable[[Tensor], None] | None = None,
 ) -> Params:
     """Minimise the training loss for all lanes at once; lanes share batches and their augmentation.
 
@@ -49,6 +50,7 @@ def train_many(
         recipe: Optimiser, steps, and the settings that all lanes share.
         own: Settings per lane ``[B]``, from `LANE_SETTINGS`.
         keys: Dropout's key of each lane ``[B]``; its number by default.
+        watch: Called at every step with the training loss of each lane ``[B]``.
 
     Returns:
         The parameters after the last step, ``[B, ...]`` each.
@@ -56,7 +58,7 @@ def train_many(
     task.prepare(data)
     own = own or {}
     drawn = torch.arange(len(lam)) if keys is None else keys
-    gradient = vmap(grad(_lane_loss(task, recipe, own)), in_dims=(0, 0, None, 0, 0, None))
+    gradient = vmap(grad_and_value(_lane_loss(task, recipe, own)), in_dims=(0, 0, None, 0, 0, None))
     theta = {name: tensor.clone() for name, tensor in params.items()}
     optimizer = LaneOptimizer(theta, recipe, own, own.get("weight_decay", getattr(task, "weight_decay", 0.0)))
     small = 0 < recipe.batch < len(data)
@@ -66,7 +68,10 @@ def train_many(
         some = data if order is None else task.subset(data, order[step].to(lam.device))
         some = task.augmented(some, recipe, chance)
         number = torch.tensor(step, device=lam.device)
-        optimizer.step(gradient(theta, lam, some, dict(own), drawn, number))
+        found, loss = gradient(theta, lam, some, dict(own), drawn, number)
+        optimizer.step(found)
+        if watch is not None:
+            watch(loss)
     return theta
 
 
