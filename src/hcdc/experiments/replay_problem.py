@@ -41,6 +41,7 @@ class RecordedRung(Rung):
         values: Further figures per candidate, by name.
         once: Seconds before the first candidate.
         seconds: Seconds of one candidate, given a seed; None means ``price`` for all.
+        loss: Summed training loss of a candidate, if it was recorded; the ladder does not use it.
     """
 
     batch = 64
@@ -54,10 +55,11 @@ class RecordedRung(Rung):
         values: Mapping[str, Callable[[Config], float]] | None = None,
         once: float = 0.0,
         seconds: Callable[[Config, int], float] | None = None,
+        loss: Callable[[Config], float] | None = None,
     ):
         self.name, self.price, self.scores, self.once = name, price, scores, once
         self.share = 0.0 if name == "free" else price / full
-        self.values, self._seconds = values or {}, seconds
+        self.values, self._seconds, self.loss = values or {}, seconds, loss
 
     def cost(self, config: Config, seed: int) -> float:
         """Seconds of a candidate."""

@@ -20,10 +20,10 @@ from hcdc.core import records
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.seeds import numpy_stream
-from hcdc.experiments import flights
+from hcdc.experiments import flights, physics, resnet
 from hcdc.experiments.recorded_pool import Recorded
 from hcdc.experiments.replay_problem import Pool, RecordedRung, Replay, Scores, Supernet
-from hcdc.spaces import Box, NASBench201, NASBenchGraph, operations
+from hcdc.spaces import NASBench201, NASBenchGraph, Space, operations
 from hcdc.truth import GRAPHS, NASBench201Table, NASBenchGraphTable, Surrogate
 
 Array = NDArray[np.float64]
@@ -43,7 +43,12 @@ PRICES: Mapping[str, Mapping[str, float]] = {
 Cells: measured on one H200 (``benchmarks/records/epochs.json``; the benchmark trains on 25,000 images of
 CIFAR-10 and on 50,000 of CIFAR-100). Elsewhere a full training counts as a minute.
 """
-RECORDED: Mapping[str, Box] = {"flights": flights.SPACE}
+RECORDED: Mapping[str, Space] = {
+    "flights": flights.SPACE,
+    "physics": physics.SPACES["gnns"],
+    "physics-filters": physics.SPACES["filters"],
+    "resnet": resnet.SPACE,
+}
 """Spaces of the pools that are one file of records, ``records/pools/NAME.jsonl``."""
 FIDELITIES: Mapping[str, tuple[float, ...]] = {
     "lcbench": (2, 6, 17),

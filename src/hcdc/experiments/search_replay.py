@@ -43,6 +43,7 @@ from hcdc.experiments.rival_searches import (
     hyperband,
     one_shot,
     replay,
+    summed_loss,
     tpe,
 )
 from hcdc.experiments.search_pools import CLIMBED, PRICES, RECORDED, open_pool
@@ -70,6 +71,7 @@ RIVALS: Mapping[str, tuple[Method, tuple[str, ...]]] = {
     "parameters-short-full": (filtered(free=False), ("size",)),
     "jacov-parameters-short-full": (filtered(free=True), ("size", "free")),
     "one-shot": (one_shot, ("supernet",)),
+    "summed-loss": (summed_loss, ("losses",)),
 }
 """The rivals, and what a pool must have for them."""
 log = logging.getLogger("hcdc")
@@ -116,6 +118,7 @@ def methods(problem: Replay) -> dict[str, Replayer]:
         "fidelities": len(problem.fidelities) > 1,
         "size": problem.size is not None,
         "free": "free" in names,
+        "losses": any(rung.loss is not None for rung in problem.fidelities[:-1]),
         "supernet": problem.supernet is not None,
     }
     shorter = [rung.name for rung in problem.fidelities[:-1]]
@@ -265,7 +268,8 @@ def main() -> None:
     parser.add_argument("--seeds", default="0", help="such as 0,1 or 0:20")
     parser.add_argument("--tables", default="", help="names, or places such as 0:10; default: all")
     parser.add_argument(
-        "--data", help="folder of the tables, default $HCDC_DATA; for flights, a file of records"
+        "--data",
+        help="folder of the tables, default $HCDC_DATA; for flights, physics and resnet, a file of records",
     )
     parser.add_argument("--copies", nargs="*", default=[], help="files with a loss per cell, one per draw")
     parser.add_argument("--supernet", nargs="*", default=[], help="files of supernet_pool, one per seed")

@@ -29,6 +29,7 @@ WORDS: Mapping[str, str] = {
     "parameters-short-full": "parameters -> short -> full",
     "jacov-parameters-short-full": "jacov + parameters -> short -> full",
     "one-shot": "one-shot supernet (SPOS) -> short -> full",
+    "summed-loss": "summed training loss (Ru et al.) -> full",
 }
 """The methods in words, in the order of the tables."""
 LEFT_OUT: Mapping[str, str] = {
@@ -128,7 +129,7 @@ class Runs:
 
 def plans(method: str) -> bool:
     """Whether a method spends its seconds by a plan for the whole budget."""
-    return method.startswith(("ladder", "one-shot")) or method.endswith("full")
+    return method.startswith(("ladder", "one-shot", "summed-loss")) or method.endswith("full")
 
 
 def cells_table(pool: str) -> Callable[[Sequence[Record]], str]:
