@@ -237,7 +237,10 @@ def test_every_method_runs_on_a_pool_with_a_copy(name, tmp_path):
         {"copy": 0.06, "short:0.111": 1 / 3, "short:0.333": 1, "full": 3}, abs=1e-4
     )
     known = search_replay.methods(pool.problem("", 0))
-    assert {"summed-loss", "bohb", "dehb", "gp", "evolution", "ladder-without-copy"} < set(known)
+    assert {"summed-loss", "bohb", "dehb", "gp", "evolution"} < set(known)
+    assert [method for method in known if method.startswith("ladder")] == [
+        "ladder", "ladder-without-copy", "ladder-without-short",
+    ]  # fmt: skip
     budget = 12 * pool.prices["full"]
     for method, run in known.items():
         problem = pool.problem("", 1)
@@ -247,6 +250,8 @@ def test_every_method_runs_on_a_pool_with_a_copy(name, tmp_path):
         assert all(problem.known(config) for _, config in trace.curve), method
         climbs = method.startswith("ladder") and method != "ladder-without-copy"
         assert (trace.trainings.get("copy", 0) > 0) == climbs, method
+        if method == "ladder-without-short":
+            assert {rung for rung, count in trace.trainings.items() if count} == {"copy", "full"}
 
 
 def test_a_replay_sees_one_draw_of_the_copy(tmp_path):

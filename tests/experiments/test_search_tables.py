@@ -143,3 +143,30 @@ def test_flights_beside_the_rivals_and_without_rungs():
 def test_tables_of_flights_without_records():
     assert body(table("search-flights-against", []))["BOHB"] == ["not run"] * 5
     assert "**the ladder**" in body(table("search-flights", []))
+
+
+def copied(method, seed, regret, budget, pool, **used):
+    prices = {"copy": 0.1, "short:0.111": 0.5, "full": 2.0}
+    return made(method, seed, [(10.0, 1 - regret)], pool=pool, budget=budget, name="", prices=prices,
+                trainings={"copy": 0, "short:0.111": 4, "full": 2, **used}, seconds=18.0)  # fmt: skip
+
+
+@pytest.mark.parametrize("pool", ["physics", "physics-filters", "resnet"])
+def test_pools_with_a_copy_beside_all_rivals_and_without_the_copy(pool):
+    found = [copied("ladder", s, 0.1, 20.0, pool, copy=30) for s in range(4)]
+    found += [copied("summed-loss", s, 0.3, 20.0, pool) for s in range(4)]
+    found += [copied("tpe", s, 0.1 - 0.1 * (s % 2), 20.0, pool) for s in range(4)]
+    found += [copied("ladder-without-copy", s, 0.2, 20.0, pool) for s in range(4)]
+    found += [copied("bohb", s, 0.9, 20.0, "flights") for s in range(4)]  # of another pool
+    rows = body(table(f"search-{pool}", found))
+    assert list(rows) == ["**the ladder**", "TPE", "summed training loss (Ru et al.) -> full"]
+    assert rows["**the ladder**"][-1] == "copy 30, short:0.111 4, full 2"
+    rows = body(table(f"search-{pool}-against", found))
+    assert list(rows) == [
+        "TPE, 20 s (10 full trainings)", "summed training loss (Ru et al.) -> full, 20 s (10 full trainings)",
+    ]  # fmt: skip
+    assert [row[3] for row in rows.values()] == ["no", "yes"]
+    assert rows["TPE, 20 s (10 full trainings)"][2].startswith("+0.050 [")
+    rows = body(table(f"search-{pool}-rungs", found))
+    assert rows["without the copy"] == ["0.200 ± 0.000", "+0.100 [+0.100, +0.100]"]
+    assert rows["without short trainings"] == ["not run", "not run"]

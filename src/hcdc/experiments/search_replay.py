@@ -133,6 +133,9 @@ def methods(problem: Replay) -> dict[str, Replayer]:
         known[f"ladder-without-{name}"] = functools.partial(_climb_without, (*unused, name))
     if subsets:
         known["ladder-without-subset"] = functools.partial(_climb_without, shorter)
+    shorts = [name for name in shorter if name.startswith("short:")]
+    if shorts and "copy" in names:
+        known["ladder-without-short"] = functools.partial(_climb_without, (*unused, *shorts))
     for name, (method, needs) in RIVALS.items():
         if all(has[need] for need in needs):
             known[name] = functools.partial(replay, method)

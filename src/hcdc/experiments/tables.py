@@ -23,7 +23,6 @@ from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
 from hcdc.experiments import graph_tables, published_tables, trust_tables
 from hcdc.experiments._command import as_command
-from hcdc.experiments.flights_tables import FLIGHTS_TABLES
 from hcdc.experiments.markdown import filled, table_text
 from hcdc.experiments.nas201 import PROTOCOL as NAS201
 from hcdc.experiments.nas201_draws import mean_text
@@ -31,6 +30,7 @@ from hcdc.experiments.nas201_figures import write_figures
 from hcdc.experiments.nas201_rankings import EARLY, LEARNED, PARAMETERS, RIDGE, SHARED, SUM, kind_of
 from hcdc.experiments.nas201_tables import Clock, Judged, nas201_table
 from hcdc.experiments.nas_search_tables import nas_search_table
+from hcdc.experiments.recorded_tables import RECORDED_TABLES
 from hcdc.experiments.search_tables import SEARCH_TABLES
 from hcdc.experiments.speed_table import against_table, speed_table
 
@@ -51,7 +51,7 @@ TABLES: dict[str, tuple[str | None, Callable[[Sequence[Record]], str]]] = {
     "trust-dimensions": ("trust-calibration", trust_tables.dimensions_table),
     "speed": (None, speed_table),
     "against": (None, against_table),
-    **{name: ("search-replay", write) for name, write in {**SEARCH_TABLES, **FLIGHTS_TABLES}.items()},
+    **{name: ("search-replay", write) for name, write in {**SEARCH_TABLES, **RECORDED_TABLES}.items()},
 }
 """The protocol behind each table (None: benchmarks) and the function that writes it, by name."""
 

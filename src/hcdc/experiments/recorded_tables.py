@@ -1,4 +1,4 @@
-"""Tables of ``search-replay`` on flights: the ladder beside its rivals and without some of its rungs.
+"""Tables of ``search-replay`` on recorded pools: the ladder beside its rivals and without some of its rungs.
 
 Regret is normalised: that of the median candidate is 1. What a method picks after its budget does not count.
 Differences are paired by seed.
@@ -6,7 +6,9 @@ Differences are paired by seed.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,27 +27,55 @@ from hcdc.experiments.search_tables import (
     seconds_to,
 )
 
-POOL = "flights"
-LEFT_OUT: Mapping[str, str] = {
-    "ladder": "all rungs",
-    "ladder-without-subset:0.111": "without a ninth of the rows",
-    "ladder-without-subset:0.333": "without a third of the rows",
-    "ladder-without-subset": "full trainings only",
+
+@dataclass(frozen=True)
+class Section:
+    """What the tables of a pool show.
+
+    Attributes:
+        against: Rivals that the ladder is compared with in detail.
+        left_out: The ladders of the last table, in words.
+    """
+
+    against: Sequence[str]
+    left_out: Mapping[str, str]
+
+
+COPIED = Section(
+    ("bohb", "hyperband", "asha", "dehb", "tpe", "gp", "evolution", "random", "summed-loss"),
+    {
+        "ladder": "all rungs",
+        "ladder-without-copy": "without the copy",
+        "ladder-without-short": "without short trainings",
+    },
+)
+"""Pools with a copy."""
+POOLS: Mapping[str, Section] = {
+    "flights": Section(
+        ("bohb", "hyperband"),
+        {
+            "ladder": "all rungs",
+            "ladder-without-subset:0.111": "without a ninth of the rows",
+            "ladder-without-subset:0.333": "without a third of the rows",
+            "ladder-without-subset": "full trainings only",
+        },
+    ),
+    "physics": COPIED,
+    "physics-filters": COPIED,
+    "resnet": COPIED,
 }
-AGAINST = ("bohb", "hyperband")
-"""Rivals that the ladder is compared with in detail."""
 MARGIN = 0.02
 """Non-inferior: the upper bound of the difference in normalised regret is at most this."""
 
 
-def _prepared(found: Sequence[Record]) -> tuple[Runs, list[float]]:
-    """The runs on flights up to their budgets, with normalised regret; and the budgets."""
+def _prepared(found: Sequence[Record], pool: str) -> tuple[Runs, list[float]]:
+    """The runs on a pool up to their budgets, with normalised regret; and the budgets."""
     cut = [
         {**r, "score": scored(r, r["budget"]), "curve": [at for at in r["curve"] if at[0] <= r["budget"]]}
         for r in found
-        if r["pool"] == POOL
+        if r["pool"] == pool
     ]
-    runs = Runs(normalised(cut), POOL)
+    runs = Runs(normalised(cut), pool)
     return runs, sorted({r["budget"] for r in runs.all})
 
 
@@ -73,9 +103,9 @@ def _difference(apart: Array) -> str:
     return f"{apart.mean():+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
-def flights_table(found: Sequence[Record]) -> str:
+def methods_table(pool: str, found: Sequence[Record]) -> str:
     """All methods at each budget, and the seconds and trainings of the longest."""
-    runs, budgets = _prepared(found)
+    runs, budgets = _prepared(found, pool)
     rows = []
     for name, words in WORDS.items():
         own = [runs.of(name, budget) for budget in budgets]
@@ -107,12 +137,12 @@ def _reached(ours: Sequence[Record], theirs: Sequence[Record]) -> str:
     return f"{own:.0f} s / {whole:.0f} s = {own / whole:.2f}"
 
 
-def flights_against_table(found: Sequence[Record]) -> str:
-    """The ladder against BOHB and Hyperband: paired difference, verdict, and time to their final regret."""
-    runs, budgets = _prepared(found)
+def against_table(pool: str, found: Sequence[Record]) -> str:
+    """The ladder against its rivals: paired difference, verdict, and time to their final regret."""
+    runs, budgets = _prepared(found, pool)
     rows = []
-    for rival in AGAINST:
-        for budget in budgets:
+    for rival in POOLS[pool].against:
+        for budget in budgets if runs.of(rival) else ():
             ours, theirs = runs.of("ladder", budget), runs.of(rival, budget)
             apart = paired(ours, theirs)
             verdict = NOT_RUN
@@ -133,14 +163,14 @@ def flights_against_table(found: Sequence[Record]) -> str:
         "difference, mean over seeds [90 % interval]", f"non-inferior (upper bound <= {MARGIN:g})",
         "seconds to the rival's final mean regret, ladder / rival",
     ]  # fmt: skip
-    return table_text(head, rows or [[WORDS[rival], *[NOT_RUN] * 5] for rival in AGAINST])
+    return table_text(head, rows or [[WORDS[rival], *[NOT_RUN] * 5] for rival in POOLS[pool].against])
 
 
-def flights_rungs_table(found: Sequence[Record]) -> str:
+def rungs_table(pool: str, found: Sequence[Record]) -> str:
     """The ladder without some of its rungs, and the paired difference from the whole ladder."""
-    runs, budgets = _prepared(found)
+    runs, budgets = _prepared(found, pool)
     rows = []
-    for name, words in LEFT_OUT.items():
+    for name, words in POOLS[pool].left_out.items():
         row = [words]
         for budget in budgets:
             own = runs.of(name, budget)
@@ -153,9 +183,9 @@ def flights_rungs_table(found: Sequence[Record]) -> str:
     return table_text(head, rows)
 
 
-FLIGHTS_TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {
-    "search-flights": flights_table,
-    "search-flights-against": flights_against_table,
-    "search-flights-rungs": flights_rungs_table,
+RECORDED_TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {
+    f"search-{pool}{part}": functools.partial(write, pool)
+    for pool in POOLS
+    for part, write in {"": methods_table, "-against": against_table, "-rungs": rungs_table}.items()
 }
 """The tables by name."""
