@@ -65,6 +65,21 @@ def test_lanes_are_what_torch_trains_one_by_one():
     close(params, before, 0)  # what was handed over is not changed
 
 
+def test_every_step_tells_its_training_losses():
+    task = make_task()
+    params, lam = lanes(task)
+    told = []
+    train_many(task, params, lam, task.train, dataclasses.replace(RECIPE, steps=3), watch=told.append)
+    assert len(told) == 3
+    for step, losses in enumerate(told):
+        now = params
+        if step:
+            now = train_many(task, params, lam, task.train, dataclasses.replace(RECIPE, steps=step))
+        for lane in range(len(lam)):
+            expected = task.train_loss(one(now, lane), lam[lane], task.train)
+            assert float(losses[lane]) == pytest.approx(float(expected))
+
+
 def test_training_lowers_the_training_loss():
     task = make_task()
     params, lam = lanes(task)
