@@ -53,7 +53,9 @@ def test_every_rung_is_recorded_once(recorder, tmp_path: Path):
     assert list(found[3]["val"]) == ["full"]
     assert any(r["val"]["copy:0"] != r["val"]["copy:1"] for r in found[:3])
     assert any(a["val"]["full"] != b["val"]["full"] for a, b in zip(found[:3], found[3:]))
-    assert all(0 < seconds < 60 for r in found for seconds in r["seconds"].values())
+    assert all(0 < seconds < 60 for r in found for seconds in r["measured_seconds"].values())
+    assert found[0]["seconds"]["full"] == found[0]["measured_seconds"]["full"]
+    assert found[0]["seconds"]["short:0.333"] == pytest.approx(found[0]["seconds"]["full"] / 3, abs=1e-5)
     assert max(r["test"] for r in found) > 0.3
 
 

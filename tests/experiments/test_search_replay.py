@@ -276,24 +276,6 @@ def test_records_of_every_cell_on_a_copy_are_read(cells, tmp_path):
         search_pools.open_pool("nas201-cifar10", cells, [file])
 
 
-def test_sets_of_a_copy_count_together_or_one_by_one(cells, tmp_path):
-    every, file = NASBench201().candidates(), tmp_path / "sets.jsonl"
-    lines = [{"cell": c["cell"], "sets": 2, "loss": [i, i + 1, 5, 7]} for i, c in enumerate(every)]
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-    def scores(name):
-        pool = search_pools.open_pool(name, cells, [file])
-        return [next(iter(pool.problem("", s).rung("copy").run([every[1]], 0))).score for s in range(3)]
-
-    assert scores("nas201-cifar10-five") == [-3.75] * 3
-    assert scores("nas201-cifar10-single") == [-1.5, -6, -1.5]
-    with pytest.raises(InputError, match="has no sets"):
-        search_pools.open_pool("nas201-cifar10-single", cells, [cells / "copy.npz"])
-    file.write_text(json.dumps(lines[0]) + "\n")
-    with pytest.raises(InputError, match="no cell"):
-        search_pools.open_pool("nas201-cifar10-single", cells, [file])
-
-
 def test_supernets_take_turns_and_a_cell_that_diverged_ranks_last(cells, tmp_path):
     every, files = NASBench201().candidates(), [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     for k, file in enumerate(files):

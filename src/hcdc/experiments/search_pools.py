@@ -31,8 +31,7 @@ Array = NDArray[np.float64]
 PRICES: Mapping[str, Mapping[str, float]] = {
     "nas201-cifar10": {"free": 0.04, "copy": 0.16, "making": 0.0, "short": 4.7, "full": 76.3},
     "nas201-cifar10-part": {"free": 0.04, "copy": 0.16, "making": 0.0, "short": 4.7, "full": 76.3},
-    "nas201-cifar10-five": {"free": 0.04, "copy": 0.16, "making": 0.0, "short": 4.7, "full": 76.3},
-    "nas201-cifar10-single": {"free": 0.04, "copy": 0.16, "making": 0.0, "short": 4.7, "full": 76.3},
+    "nas201-cifar10-five": {"free": 0.04, "copy": 0.146, "making": 0.0, "short": 4.7, "full": 76.3},
     "nas201-cifar100": {"free": 0.04, "copy": 0.16, "making": 0.0, "short": 9.3, "full": 152.5},
     "lcbench": {"full": 60.0},
     "rbv2_xgboost": {"full": 60.0},
@@ -73,8 +72,7 @@ class Cells(Pool):
 
     Args:
         name: ``"nas201-cifar10"`` or ``"nas201-cifar100"``; ``"nas201-cifar10-part"`` leaves out cells that
-            the files of ``copies`` lack. ``"nas201-cifar10-five"`` has one copy, the mean over the sets of
-            its file; in ``"nas201-cifar10-single"`` each set is a copy of its own.
+            the files of ``copies`` lack; so does ``"nas201-cifar10-five"``, whose copy has five sets.
         data: Folder with nasbench201.csv.gz and nasbench201_free.
         copies: Files with a loss per cell, one per draw of the copy; replays take them in turn. Records of
             `hcdc.experiments.copy_pool`, CSV with the columns ``ops`` and ``loss``, or npz with arrays of
@@ -92,9 +90,9 @@ class Cells(Pool):
         supernets: Sequence[str | Path] = (),
     ):
         super().__init__(name, PRICES[name], prices)
-        self.space = NASBench201()
+        self.space, self._some = NASBench201(), name.endswith(("-part", "-five"))
         self._cells = [str(config["cell"]) for config in self.space.candidates()]
-        if name.endswith("-part"):
+        if self._some:
             if not copies:
                 raise InputError(f"pool '{name}' is made of the cells that a copy has scored; give --copies")
             known = [_rows(Path(file), ("loss",)) for file in copies]
@@ -113,8 +111,7 @@ class Cells(Pool):
             self._runs = _single_runs(data / "nasbench201_free" / "runs_c10_valid_200.npz", places)
         free = _columns(data / "nasbench201_free" / "zero_cost_cifar10.csv.gz", keys, FREE)
         self._free = dict(zip(FREE, free.T))
-        apart = name.endswith("-single")
-        self._copies = [one for file in copies for one in _copies(Path(file), keys, apart)]
+        self._copies = [_columns(Path(file), keys, ("loss",))[:, 0] for file in copies]
         self._every = [{"cell": cell} for cell in self._cells]
         self._features = np.array([self._described(config) for config in self._every])
         self._size = self._features[:, -1]
@@ -158,7 +155,7 @@ class Cells(Pool):
         return Replay(
             self.space, rungs, self._looked_up(self._test), float(self._test.max()),
             float(np.median(self._test)), self._features, self._looked_up(self._size), {"pool": self.name},
-            self._every if self.name.endswith("-part") else None,
+            self._every if self._some else None,
             self._supernets[seed % len(self._supernets)] if self._supernets else None,
         )  # fmt: skip
 
@@ -303,25 +300,8 @@ def _supernet(file: Path) -> Supernet:
 
 def _mean_losses(line: Mapping[str, Any]) -> dict[str, Any]:
     """A record of the protocol ``copy-pool`` as a row; a cell that diverged has no loss."""
-    return {"ops": _key(line["cell"]), "loss": float(np.mean(_losses(line)))}
-
-
-def _losses(line: Mapping[str, Any]) -> Array:
-    return np.array([math.nan if loss is None else loss for loss in line["loss"]])
-
-
-def _copies(file: Path, keys: Sequence[str], apart: bool) -> list[Array]:
-    """Losses ``[n]`` of cells on the copy of a file; with ``apart``, on each of its sets."""
-    if not apart:
-        return [_columns(file, keys, ("loss",))[:, 0]]
-    if file.suffix != ".jsonl":
-        raise InputError(f"'{file}' has no sets; give records of hcdc.experiments.copy_pool")
-    lines = {_key(line["cell"]): line for line in records.read(file)}
-    missing = next((key for key in keys if key not in lines), None)
-    if missing is not None:
-        raise InputError(f"'{file}' has no cell '{missing}'")
-    every = [_losses(lines[key]).reshape(lines[key].get("sets", 1), -1).mean(1) for key in keys]
-    return list(np.array(every).T)
+    losses = [math.nan if loss is None else loss for loss in line["loss"]]
+    return {"ops": _key(line["cell"]), "loss": float(np.mean(losses))}
 
 
 def _key(cell: str) -> str:
