@@ -29,11 +29,20 @@ def mean_interval(
     return (max(score - width, min(score, bounds[0])), min(score + width, max(score, bounds[1])))
 
 
-def slope_is_positive(below: Array, above: Array, level: float = 0.99) -> bool:
-    """Whether the regression of the ranks of ``above [n]`` on those of ``below [n]`` rises, by a t-test."""
-    if len(below) < 4 or np.ptp(below) == 0 or np.ptp(above) == 0:
+def slope_is_positive(below: Array, above: Array, level: float = 0.99, given: Array | None = None) -> bool:
+    """Whether the regression of the ranks of ``above [n]`` on those of ``below [n]`` rises, by a t-test.
+
+    With ``given [n, k]``, their ranks are in the regression too: does ``below`` add to what they tell?
+    """
+    known = np.empty((len(below), 0)) if given is None else given[:, np.ptp(given, 0) > 0]
+    free = len(below) - known.shape[1] - 2
+    if free < 2 or np.ptp(below) == 0 or np.ptp(above) == 0:
         return False
-    found = stats.linregress(stats.rankdata(below), stats.rankdata(above))
-    if found.stderr == 0:
-        return bool(found.slope > 0)
-    return bool(found.slope / found.stderr > stats.t.ppf(level, len(below) - 2))
+    columns = [stats.rankdata(column) for column in (below, *known.T)]
+    inputs, ranks = np.stack([*columns, np.ones(len(below))], 1), stats.rankdata(above)
+    slopes, _, rank, _ = np.linalg.lstsq(inputs, ranks, rcond=None)
+    if rank < inputs.shape[1]:
+        return False
+    variance = float(((ranks - inputs @ slopes) ** 2).sum()) / free
+    error = math.sqrt(max(variance, 0.0) * float(np.linalg.inv(inputs.T @ inputs)[0, 0]))
+    return bool(slopes[0] > stats.t.ppf(level, free) * error)

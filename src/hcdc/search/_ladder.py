@@ -20,6 +20,7 @@ from hcdc.search._allocation import Simulation, allocate, thompson
 from hcdc.search._audits import complete
 from hcdc.search._board import Board, Posterior
 from hcdc.search._intervals import slope_is_positive
+from hcdc.search._prices import Prices
 from hcdc.search._problem import STEEP, Outcome, Problem, Rung
 from hcdc.search._sampler import Sampler
 from hcdc.search._store import Store
@@ -28,8 +29,6 @@ from hcdc.search._summary import summary
 log = logging.getLogger("hcdc")
 LEVEL = 0.9
 """Level of intervals."""
-RECENT = 24
-"""Candidates from which a rung's price is measured."""
 FREE = 0.1
 """Largest share of the budget for a free rung."""
 ASKING = 0.01
@@ -39,6 +38,8 @@ OVER = 1.05
 AUDITING, FEWEST_AUDITS = 0.12, 8
 """At most this share of the budget is for audits in full; a rung between is too dear if it would not pay for
 so many of its candidates."""
+JUDGED, ADDING = 12, 0.95
+"""Pairs from which a rung is compared with the hint, and the level of that test."""
 LAST = 1.1
 """The same for the winner's last training, without which there is no score."""
 
@@ -63,7 +64,7 @@ class LadderSettings:
     full_audits: int = 6
     waves: int = 6
     finalists: int = 2
-    pool: int = 400
+    pool: int = 1200
     draws: int = 48
     candidates: int | None = None
 
@@ -100,7 +101,7 @@ class Ladder:
         self.board, self.sampler, self.known = Board(problem), sampler, known
         self.free = [rung.name for rung in problem.rungs if rung.share == 0]
         self.paid = [rung for rung in problem.rungs if rung.share > 0]
-        self.full = self.paid[-1]
+        self.full, self.prices = self.paid[-1], Prices(self.board, self.paid)
         self.dropped: dict[str, str] = {}
         self.spent: dict[str, float] = {rung.name: rung.once for rung in self.paid}
         self.overhead, self.decisions, self.ticks = 0.0, 0, 0
@@ -123,55 +124,12 @@ class Ladder:
         """Rungs in use, cheapest first."""
         return [rung for rung in self.paid if rung.name not in self.dropped]
 
-    def price(self, rung: Rung) -> float:
-        """Seconds per candidate: measured on the latest ones, else from the share of a full training.
-
-        The first ones are slower: code is loaded, and candidates may not fill a batch yet.
-        """
-        if seen := self._recent(rung):
-            return seen
-        for other in reversed(self.paid if rung.share else []):
-            if known := self._recent(other):
-                return known * rung.share / other.share
-        return math.nan
-
-    def _recent(self, rung: Rung) -> float | None:
-        """Mean seconds of the latest candidates on a rung, without the very first if there are others."""
-        seen = [o.seconds for o in self.board.outcomes[rung.name].values() if not o.known]
-        return max(float(np.mean(seen[1:][-RECENT:] or seen)), 1e-9) if seen else None
-
-    def expected_seconds(self, rung: Rung, index: int, price: float | None = None) -> float:
-        """Seconds that a candidate should take on a rung: the mean, or more if it was dear elsewhere.
-
-        Good candidates are often the dear ones, such as large networks, so the mean would overrun the budget.
-
-        Args:
-            rung: The rung.
-            index: The candidate.
-            price: Its `price`, if it is at hand.
-        """
-        outcomes = {rung.name: self.board.outcomes[rung.name].get(index) for rung in self.paid}
-        seconds = {name: o.seconds for name, o in outcomes.items() if o is not None and not o.known}
-        if rung.name in seconds:
-            return seconds[rung.name]
-        price = self.price(rung) if price is None else price
-        for other in reversed(self.paid[: self.paid.index(rung)] if rung in self.paid else []):
-            if seconds.get(other.name):
-                return max(price, price * seconds[other.name] / self._mean_of_both(other, rung))
-        return price
-
-    def _mean_of_both(self, low: Rung, high: Rung) -> float:
-        """Mean seconds on a rung of the candidates that set the price of a dearer one."""
-        both = [i for i, o in self.board.outcomes[high.name].items() if not o.known][1:][-RECENT:]
-        seen = [o.seconds for i in both if (o := self.board.outcomes[low.name].get(i)) and o.seconds]
-        return float(np.mean(seen)) if seen else self.price(low)
-
     def reserve(self) -> float:
         """Seconds kept for the finalists and the winner's last training: 15 % of the budget at most.
 
         A budget for less than two full trainings has none to spare; nor has one whose price is not known yet.
         """
-        price = self.price(self.full)
+        price = self.prices.of(self.full)
         best = [o.seconds for o in self._best_full()[: self.settings.finalists] if not o.known]
         price = max([price, *best])
         if math.isnan(price) or self.budget < 2 * price:
@@ -224,9 +182,9 @@ class Ladder:
 
     def _affordable(self, rung: Rung, indices: Sequence[int], repeat: int) -> list[int]:
         """The candidates that the budget has room for, in order, without those that are too dear."""
-        left, price, found = self._end(repeat) - self.seconds, self.price(rung), []
+        left, price, found = self._end(repeat) - self.seconds, self.prices.of(rung), []
         for i in indices:
-            seconds = self.expected_seconds(rung, i, price)
+            seconds = self.prices.expected(rung, i, price)
             if math.isnan(seconds) or seconds <= left:
                 left -= 0.0 if math.isnan(seconds) else seconds
                 found.append(int(i))
@@ -285,7 +243,7 @@ class Ladder:
         for rung in [rung for rung in self.problem.rungs if rung.name in self.free]:
             everything = range(len(self.board.configs))
             self.evaluate(rung, everything[: 2 * rung.batch])
-            needed = self.price(rung) * len(everything)
+            needed = self.prices.of(rung) * len(everything)
             if not len(everything) or needed > FREE * self.budget:
                 reason = (
                     f"all candidates would take {needed:,.0f} s" if len(everything) else "endless candidates"
@@ -349,16 +307,15 @@ class Ladder:
 
     def _thin(self) -> None:
         """Drop rungs that save too little, and rungs between that are too dear to be audited."""
-        while len(self.kept) > 1 and self.price(self.kept[0]) > STEEP * self.price(self.full):
-            share = self.price(self.kept[0]) / self.price(self.full)
+        while len(self.kept) > 1 and (share := self.prices.share(self.kept[0])) > STEEP:
             self.dropped[self.kept[0].name] = f"saves too little: costs {share:.0%} of a full training"
         for rung in self.kept[1:-1]:
-            if FEWEST_AUDITS * self.price(rung) > AUDITING * self.budget:
+            if FEWEST_AUDITS * self.prices.of(rung) > AUDITING * self.budget:
                 self.dropped[rung.name] = "too dear for this budget"
 
     def _audit_size(self, rung: Rung) -> int:
         """Size of the uniform sample on a rung: as many as a small part of the budget pays for."""
-        price, most = self.price(rung), self.settings.audits
+        price, most = self.prices.of(rung), self.settings.audits
         if rung is not self.full:
             return max(2, min(most, int(0.05 * self.budget / price)))
         affordable = max(0, int((self._end(0) - self.seconds) / price))
@@ -404,7 +361,7 @@ class Ladder:
         self._thin()
         self._pool(rng)
         left = self.budget - self.seconds - self.reserve()
-        prices = {rung.name: self.price(rung) for rung in self.kept}
+        prices = {rung.name: self.prices.of(rung) for rung in self.kept}
         names = [rung.name for rung in self.kept]
         posterior = Posterior(self.board, names, self.free, self.settings.draws, rng)
         simulation = Simulation(self.board, posterior, names)
@@ -429,12 +386,27 @@ class Ladder:
         return True
 
     def _drop(self, sizes: Mapping[str, int], waves: int) -> None:
-        """Drop rungs that the best plan does not use."""
+        """Drop rungs that the best plan does not use, and those that add nothing to what is free."""
         if waves == self.settings.waves:
             return
-        for rung in self.kept[:-1]:
-            if sizes[rung.name] == 0 and not self.pays(rung):
-                self.dropped[rung.name] = "did not earn its seconds"
+        idle = [rung for rung in self.kept[:-1] if sizes[rung.name] == 0 and not self.pays(rung)]
+        self.dropped |= {rung.name: "did not earn its seconds" for rung in idle}
+        for rung in self.kept[:-2]:
+            if not self._adds(rung):
+                self.dropped[rung.name] = "adds nothing to what is known for free"
+
+    def _adds(self, rung: Rung) -> bool:
+        """Whether a rung tells more about the next one than the hint does; true while that cannot be told.
+
+        Only candidates that a rung has scored can climb further, so one that knows no more than the hint
+        would narrow the choice for nothing.
+        """
+        hint = self.board.hint(self.free)
+        low, high = (self.board.scores(name) for name in (rung.name, self.audited(rung)[0]))
+        both = np.isfinite(low) & np.isfinite(high)
+        if not hint.shape[1] or both.sum() < JUDGED:
+            return True
+        return slope_is_positive(low[both], high[both], ADDING, hint[both])
 
     # The end
 
@@ -445,8 +417,10 @@ class Ladder:
         score chose nothing: it is the one to report.
         """
         best = [self.board.add([outcome.config])[0] for outcome in self._best_full()]
-        for i in best[: self.settings.finalists]:
-            if self.seconds + 2 * self.expected_seconds(self.full, i) <= OVER * self.budget:
+        finalists = best[: self.settings.finalists]
+        again = [self.prices.expected(self.full, i) for i in finalists]
+        if self.seconds + sum(again) + max(again, default=0.0) <= OVER * self.budget:
+            for i in finalists:  # all or none: a second score of one alone compares nothing
                 self._again(i, 1)
         if best:
             self._again(self.winner(), 2)

@@ -64,7 +64,7 @@ def _report(ladder: Ladder, rung: Rung) -> RungReport:
         seconds=ladder.spent.get(rung.name, 0.0),
         once=rung.once if rung in ladder.paid else 0.0,
         audit_seconds=sum(o.seconds for o in _entered(ladder, rung)) if rung in ladder.paid else 0.0,
-        price=ladder.price(rung) if outcomes else None,
+        price=ladder.prices.of(rung) if outcomes else None,
         note=ladder.dropped.get(rung.name, ""),
         file=rung.file,
     )
