@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from tests.search.clocks import told
-from tests.search.problems import Square
+from tests.search.problems import Noisy, Square, Three
 
 from hcdc import HcdcError, InputError
-from hcdc.search import Found, Ladder, LadderSettings, LineStore
+from hcdc.core.configs import config_hash
+from hcdc.search import Found, Ladder, LadderSettings, LineStore, Outcome
 
 QUICK = LadderSettings(waves=4, pool=120, draws=24)
 """For tests of what is kept and told, not of what is found."""
@@ -169,3 +171,80 @@ def test_a_rung_that_saves_little_is_dropped():
     found = climbed(Dear(cheap=0.3), 600.0)
     assert found.rung("cheap").note.startswith("saves too little: costs")
     assert found.rung("cheap").candidates <= 2
+
+
+class Hinted(Three):
+    """The hint is the truth with some noise; the cheap rung knows the hint, or more than it."""
+
+    def __init__(self, knows_more):
+        super().__init__(grid=40, cheap_noise=0.0)
+        noise = np.random.default_rng(0).normal(0, 0.1, 1600)
+        self._hint = {config_hash(c): self.truth(c) + e for c, e in zip(self.candidates(), noise)}
+        if not knows_more:
+            self.rungs[0] = Noisy("cheap", 0.05, lambda c: self._hint[config_hash(c)], 0.2, 1.0)
+
+    def hint(self, configs):
+        return np.array([self._hint[config_hash(c)] for c in configs])
+
+
+def test_a_stand_in_that_knows_no_more_than_the_hint_is_dropped():
+    for more, fewest, most in ((False, 2, 3), (True, 0, 0)):
+        notes = [climbed(Hinted(more), 600.0, seed).rung("cheap").note or "" for seed in range(3)]
+        assert fewest <= notes.count("adds nothing to what is known for free") <= most
+
+
+class Uneven(Square):
+    """Half of the candidates cost nine times as much as the others, on both rungs."""
+
+    def __init__(self):
+        super().__init__(grid=12)
+        for rung in self.rungs:
+            rung.run = functools.partial(self._priced, rung.run)
+
+    def _priced(self, run, configs, seed):
+        for outcome in run(configs, seed):
+            yield dataclasses.replace(
+                outcome, seconds=outcome.seconds * (9 if outcome.config["x"] > 0.5 else 1)
+            )
+
+
+def test_what_a_stand_in_costs_is_measured_on_the_same_candidates():
+    ladder = Ladder(Uneven(), 600.0)
+    cheap, full = ladder.paid
+    every = ladder.board.add(Uneven().candidates())
+    light = [i for i in every if ladder.board.configs[i]["x"] < 0.5]
+    dear = [i for i in every if ladder.board.configs[i]["x"] > 0.5]
+    assert ladder.prices.share(cheap) == 0.05
+    ladder.evaluate(cheap, [*dear[:6], light[0]])
+    ladder.evaluate(full, light[:3])
+    assert ladder.prices.of(cheap) / ladder.prices.of(full) > 0.3
+    assert ladder.prices.share(cheap) == pytest.approx(0.05)
+
+
+class Fixed(Square):
+    """Full trainings of three candidates: the best is the dearest by far."""
+
+    scores: ClassVar = {0.0: (0.9, 300.0), 0.5: (0.8, 10.0), 1.0: (0.7, 10.0)}
+
+    def __init__(self):
+        super().__init__()
+        self.rungs = self.rungs[1:]
+        self.rungs[0].run = self._run
+
+    def candidates(self):
+        return [{"x": x, "y": 0.0} for x in self.scores]
+
+    def _run(self, configs, seed):
+        for config in configs:
+            yield Outcome(config, *self.scores[config["x"]])
+
+
+def test_a_second_score_for_the_cheaper_finalist_alone_decides_nothing():
+    """After the first trainings, 380 s are left of 700: too few to train both finalists and the winner."""
+    ladder = Ladder(Fixed(), 700.0)
+    found = ladder.climb()
+    assert found.best["x"] == 0.0
+    assert [set(again) for again in ladder.repeats.values()] == [{2}]
+    roomy = Ladder(Fixed(), 2000.0)
+    assert roomy.climb().best["x"] == 0.0
+    assert sorted(len(again) for again in roomy.repeats.values()) == [1, 2]

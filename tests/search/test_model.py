@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -181,3 +183,29 @@ def test_a_blind_rung_rarely_proves_itself():
     assert np.mean(chosen) == pytest.approx(0.01, abs=0.012)
     assert slope_is_positive(np.arange(6.0), np.arange(6.0))
     assert not slope_is_positive(np.zeros(6), np.arange(6.0))
+
+
+def test_a_slope_beside_what_is_given_is_that_of_the_regression_on_both():
+    rng = np.random.default_rng(1)
+    given, own = rng.standard_normal((2, 30))
+    above = given + rng.standard_normal(30)
+    ranks = [stats.rankdata(v) for v in (given + 0.5 * own, given, above)]
+    inputs = np.stack([ranks[0], ranks[1], np.ones(30)], 1)
+    slopes, rest, *_ = np.linalg.lstsq(inputs, ranks[2], rcond=None)
+    t = slopes[0] / math.sqrt(rest[0] / 27 * np.linalg.inv(inputs.T @ inputs)[0, 0])
+    just = stats.t.cdf(t, 27)
+    for level, expected in ((just - 0.01, True), (just + 0.01, False)):
+        assert slope_is_positive(given + 0.5 * own, above, level, given[:, None]) is expected
+
+
+def test_a_copy_of_what_is_given_adds_nothing():
+    rng, said, told = np.random.default_rng(0), [], []
+    for _ in range(1000):
+        given, noise, more = rng.standard_normal((3, 15))
+        above = given + 0.5 * more + 0.5 * rng.standard_normal(15)
+        said.append(slope_is_positive(given + noise, above, 0.95, given[:, None]))
+        told.append(slope_is_positive(given + more, above, 0.95, given[:, None]))
+    assert 0.03 < np.mean(said) < 0.1  # ranks of a sum are not the sum of ranks, so the level is not exact
+    assert np.mean(told) > 0.7
+    assert not slope_is_positive(given, above, 0.95, given[:, None])
+    assert slope_is_positive(given, given + 0.1 * more, 0.95, np.zeros((15, 1)))
