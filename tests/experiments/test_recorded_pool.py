@@ -108,6 +108,14 @@ def test_the_ladder_and_its_rungs_are_methods(pool):
     assert "local" not in known
 
 
+def test_a_replay_measures_agreement_per_dimension(pool):
+    problem = pool.problem("", 0)
+    configs = problem.candidates()[:5]
+    found = problem.described(configs)
+    assert tuple(found) == SPACE.names
+    np.testing.assert_allclose(found["learning_rate"], np.log([c["learning_rate"] for c in configs]))
+
+
 def test_proposals_settle_on_the_nearest_candidate_that_was_not_trained():
     space = Listed(SPACE, configurations(SIZE))
     first, second = space.candidates()[:2]

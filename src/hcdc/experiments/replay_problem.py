@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import unknown_name
 from hcdc.core.seeds import numpy_stream
-from hcdc.search import Outcome, Problem, Rung
+from hcdc.search import Outcome, Problem, Rung, described
 from hcdc.spaces import Space
 
 Array = NDArray[np.float64]
@@ -176,6 +176,9 @@ class Replay(Problem):
             return np.array([self.space.features(c) for c in configs], np.float64)
         found: Array = self._table[[self._place[config_hash(c)] for c in configs]]
         return found
+
+    def described(self, configs: Sequence[Config]) -> Mapping[str, Array]:
+        return described(configs, self.space)
 
     def hint(self, configs: Sequence[Config]) -> Array | None:
         return None if self.size is None else np.array([self.size(config) for config in configs])

@@ -9,7 +9,7 @@ from types import ModuleType
 from hcdc.core.found import Found, RungReport, SearchCost
 from hcdc.core.planned import RungPlan, SearchPlan
 from hcdc.datasets import FullData, TrialData
-from hcdc.search._dimensions import from_dimension, to_dimension
+from hcdc.search._dimensions import described, from_dimension, to_dimension
 from hcdc.search._distributions import (
     CategoricalDistribution,
     Distribution,
@@ -60,6 +60,7 @@ __all__ = [
     "Trial",
     "TrialData",
     "TrialPruned",
+    "described",
     "distribution",
     "from_dimension",
     "from_optuna",
