@@ -14,6 +14,7 @@ from tests.search.problems import Noisy, Square, Three
 
 from hcdc import HcdcError, InputError
 from hcdc.core.configs import config_hash
+from hcdc.core.seeds import derive
 from hcdc.search import Found, Ladder, LadderSettings, LineStore, Outcome
 
 QUICK = LadderSettings(waves=4, pool=120, draws=24)
@@ -190,7 +191,7 @@ class Hinted(Three):
 def test_a_stand_in_that_knows_no_more_than_the_hint_is_dropped():
     for more, fewest, most in ((False, 2, 3), (True, 0, 0)):
         notes = [climbed(Hinted(more), 600.0, seed).rung("cheap").note or "" for seed in range(3)]
-        assert fewest <= notes.count("adds nothing to what is known for free") <= most
+        assert fewest <= notes.count("not shown to add to what is known for free") <= most
 
 
 class Uneven(Square):
@@ -215,10 +216,28 @@ def test_what_a_stand_in_costs_is_measured_on_the_same_candidates():
     light = [i for i in every if ladder.board.configs[i]["x"] < 0.5]
     dear = [i for i in every if ladder.board.configs[i]["x"] > 0.5]
     assert ladder.prices.share(cheap) == 0.05
-    ladder.evaluate(cheap, [*dear[:6], light[0]])
-    ladder.evaluate(full, light[:3])
-    assert ladder.prices.of(cheap) / ladder.prices.of(full) > 0.3
+    ladder.evaluate(cheap, [*dear[:6], *light[:5]])
+    ladder.evaluate(full, light[:2])
+    assert ladder.prices.share(cheap) == 0.05  # two are too few
+    ladder.evaluate(full, light[2:5])
+    assert ladder.prices.of(cheap) / ladder.prices.of(full) > 0.2
     assert ladder.prices.share(cheap) == pytest.approx(0.05)
+
+
+def test_the_first_candidate_says_nothing_about_what_a_stand_in_costs():
+    ladder = Ladder(Square(grid=5), 5000.0)
+    cheap, full = ladder.paid
+    every = ladder.board.add(Square(grid=5).candidates())
+    for rung in (cheap, full):
+        seconds = iter([500.0, *[rung.price * 2 if rung is cheap else rung.price] * 9])
+        rung.run = functools.partial(priced, rung.run, seconds)
+        ladder.evaluate(rung, every[:6])
+    assert ladder.prices.share(cheap) == pytest.approx(0.1)
+
+
+def priced(run, seconds, configs, seed):
+    for outcome in run(configs, seed):
+        yield dataclasses.replace(outcome, seconds=next(seconds))
 
 
 class Fixed(Square):
@@ -248,3 +267,26 @@ def test_a_second_score_for_the_cheaper_finalist_alone_decides_nothing():
     roomy = Ladder(Fixed(), 2000.0)
     assert roomy.climb().best["x"] == 0.0
     assert sorted(len(again) for again in roomy.repeats.values()) == [1, 2]
+
+
+class Fails(Fixed):
+    """The best candidate fails when it is trained again."""
+
+    def _run(self, configs, seed):
+        for outcome in super()._run(configs, seed):
+            if outcome.score == 0.9 and seed != derive(0, "search", "full", 0):
+                outcome = dataclasses.replace(outcome, score=math.nan, state="failed")
+            yield outcome
+
+
+def test_a_finalist_that_fails_when_trained_again_does_not_win():
+    assert Ladder(Fails(), 2000.0).climb().best["x"] == 0.5
+
+
+def test_no_seconds_are_reserved_for_finalists_that_would_not_be_trained():
+    """Three trainings are kept, or one for the winner; two would compare nothing."""
+    for budget, trainings in ((200.0, 1), (330.0, 1), (420.0, 3)):
+        ladder = Ladder(Square(grid=5), budget)
+        ladder.board.add(Square(grid=5).candidates())
+        ladder.evaluate(ladder.full, [0, 1])
+        assert ladder.reserve() == pytest.approx(20.0 * trainings)

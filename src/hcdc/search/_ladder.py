@@ -33,15 +33,16 @@ FREE = 0.1
 """Largest share of the budget for a free rung."""
 ASKING = 0.01
 """Largest share of the budget for the proposals of a sampler in one wave."""
-OVER = 1.05
-"""No candidate is started that is expected to end beyond this share of the budget."""
+OVER, LAST = 1.05, 1.1
+"""No candidate is started that is expected to end beyond this share of the budget; the second is for the
+winner's last training, without which there is no score."""
+JUDGED, ADDING = 12, 0.95
+"""Pairs from which a rung is compared with the hint, and the level of that test."""
+FIRST = 4
+"""Candidates on the cheapest rung before any rung is found too dear."""
 AUDITING, FEWEST_AUDITS = 0.12, 8
 """At most this share of the budget is for audits in full; a rung between is too dear if it would not pay for
 so many of its candidates."""
-JUDGED, ADDING = 12, 0.95
-"""Pairs from which a rung is compared with the hint, and the level of that test."""
-LAST = 1.1
-"""The same for the winner's last training, without which there is no score."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ class Ladder:
         self.sample: list[int] = []
         self.curve: list[tuple[float, float]] = []
         self.repeats: dict[int, dict[int, Outcome]] = {}
+        self.compared = False  # whether all finalists were trained again
         self._phase = (progress or Progress()).phase("seconds of search", max(1, int(budget)))
         self._last = time.perf_counter()
 
@@ -134,7 +136,8 @@ class Ladder:
         price = max([price, *best])
         if math.isnan(price) or self.budget < 2 * price:
             return 0.0
-        return price * max(1, min(self.settings.finalists + 1, int(0.15 * self.budget / price)))
+        finalists = self.settings.finalists
+        return price * (finalists + 1 if int(0.15 * self.budget / price) > finalists else 1)
 
     def _end(self, repeat: int) -> float:
         """Seconds at which the last candidate must have ended: first scores leave the reserve alone."""
@@ -294,6 +297,9 @@ class Ladder:
         sample = [i for i in order if i not in self.board.outcomes[self.full.name]][: self.settings.audits]
         for number in (0, 1):
             self.evaluate(self.paid[0], sample[number : number + 1])
+        self._drop_steep()
+        if self.paid[0] in self.kept[:-1]:
+            self.evaluate(self.paid[0], sample[2 : min(FIRST, self._audit_size(self.paid[0]))])
         self.sample = sample
         self._thin()
         for below, rung in zip([None, *self.kept], self.kept):
@@ -305,10 +311,14 @@ class Ladder:
         for rung in self.kept[:-1]:  # on cheaper rungs, what is known in full teaches the model
             self.evaluate(rung, known[: self._audit_size(rung)])
 
-    def _thin(self) -> None:
-        """Drop rungs that save too little, and rungs between that are too dear to be audited."""
+    def _drop_steep(self) -> None:
+        """Drop the lowest rungs that save too little."""
         while len(self.kept) > 1 and (share := self.prices.share(self.kept[0])) > STEEP:
             self.dropped[self.kept[0].name] = f"saves too little: costs {share:.0%} of a full training"
+
+    def _thin(self) -> None:
+        """Drop rungs that save too little, and rungs between that are too dear to be audited."""
+        self._drop_steep()
         for rung in self.kept[1:-1]:
             if FEWEST_AUDITS * self.prices.of(rung) > AUDITING * self.budget:
                 self.dropped[rung.name] = "too dear for this budget"
@@ -386,17 +396,17 @@ class Ladder:
         return True
 
     def _drop(self, sizes: Mapping[str, int], waves: int) -> None:
-        """Drop rungs that the best plan does not use, and those that add nothing to what is free."""
+        """Drop rungs that the best plan does not use, and those not shown to add to what is free."""
         if waves == self.settings.waves:
             return
         idle = [rung for rung in self.kept[:-1] if sizes[rung.name] == 0 and not self.pays(rung)]
         self.dropped |= {rung.name: "did not earn its seconds" for rung in idle}
         for rung in self.kept[:-2]:
             if not self._adds(rung):
-                self.dropped[rung.name] = "adds nothing to what is known for free"
+                self.dropped[rung.name] = "not shown to add to what is known for free"
 
     def _adds(self, rung: Rung) -> bool:
-        """Whether a rung tells more about the next one than the hint does; true while that cannot be told.
+        """Whether a rung is shown to tell more about the next one than the hint does; true for few pairs.
 
         Only candidates that a rung has scored can climb further, so one that knows no more than the hint
         would narrow the choice for nothing.
@@ -420,16 +430,19 @@ class Ladder:
         finalists = best[: self.settings.finalists]
         again = [self.prices.expected(self.full, i) for i in finalists]
         if self.seconds + sum(again) + max(again, default=0.0) <= OVER * self.budget:
-            for i in finalists:  # all or none: a second score of one alone compares nothing
-                self._again(i, 1)
+            trained = [self._again(i, 1) for i in finalists]
+            self.compared = all(trained)
         if best:
             self._again(self.winner(), 2)
 
-    def _again(self, index: int, repeat: int) -> None:
+    def _again(self, index: int, repeat: int) -> bool:
+        """Train a candidate once more; whether the budget had room for it."""
         self._decide()
-        for outcome in self.evaluate(self.full, [index], repeat):
+        found = self.evaluate(self.full, [index], repeat)
+        for outcome in found:
             if outcome.complete:
                 self.repeats.setdefault(index, {})[repeat] = outcome
+        return bool(found)
 
     def _best_full(self) -> list[Outcome]:
         """Complete full trainings, best first."""
@@ -437,9 +450,12 @@ class Ladder:
         return sorted((outcomes[i] for i in sorted(outcomes) if outcomes[i].complete), key=lambda o: -o.score)
 
     def winner(self) -> int:
-        """The candidate with the best mean of its first and second full score."""
+        """The finalist with the best mean of its first and second full score, or the best first score.
+
+        A second score of one finalist alone compares nothing, unless the others failed in theirs.
+        """
         outcomes = self.board.outcomes[self.full.name]
         second = {i: some[1].score for i, some in self.repeats.items() if 1 in some}
-        if second:
+        if self.compared and second:
             return max(second, key=lambda i: outcomes[i].score + second[i])
         return max((i for i in outcomes if outcomes[i].complete), key=lambda i: outcomes[i].score)

@@ -10,8 +10,8 @@ import numpy as np
 from hcdc.search._board import Board
 from hcdc.search._problem import Rung
 
-RECENT = 24
-"""Candidates from which a rung's price is measured."""
+RECENT, PAIRS = 24, 4
+"""Candidates from which a rung's price is measured; fewest on two rungs to compare their prices."""
 
 
 class Prices:
@@ -59,13 +59,14 @@ class Prices:
         """Seconds on a rung as a share of a full training's, for the same candidates.
 
         Costs may differ widely between candidates, so means over different ones do not compare rungs. The
-        share is the declared one where no candidate was on both.
+        share is the declared one where few candidates were on both. The first on a rung is left out: it is
+        slow.
         """
         low = self._seconds(rung)
         for above in reversed(self.paid[self.paid.index(rung) + 1 :]):
             high = self._seconds(above)
-            both = low.keys() & high.keys()
-            if seconds := sum(high[i] for i in both):
+            both = set(list(low)[1:]) & set(list(high)[1:])
+            if len(both) >= PAIRS and (seconds := sum(high[i] for i in both)):
                 return sum(low[i] for i in both) / seconds * self.share(above)
         return rung.share / self.paid[-1].share
 
