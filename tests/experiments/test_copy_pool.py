@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hcdc.core import records
+from hcdc.core.errors import InputError
 from hcdc.experiments import copy_pool
 
 
@@ -36,6 +37,14 @@ def test_cells_are_scored_once(draw, tmp_path):
     assert len({line["cell"] for line in found}) == len(found) == 2
     assert all(len(line["loss"]) == len(line["score"]) == 2 * 3 for line in found)
     assert (found[0]["dataset"], found[0]["sets"]) == ("digits", 2)
+
+
+def test_a_file_has_the_cells_of_one_draw(draw, tmp_path):
+    out = tmp_path / "pool.jsonl"
+    scored(draw, out, "--cells", "1", "--initialisations", "1")
+    copy_pool.main(["--dataset", "digits", "--seed", "4", "--sets", "2", "--draw", str(draw)])
+    with pytest.raises(InputError, match="another draw"):
+        scored(draw, out, "--cells", "2", "--initialisations", "1")
 
 
 def test_a_set_scores_as_it_does_alone(draw, tmp_path):

@@ -63,6 +63,7 @@ def test_each_data_set_is_searched_once_and_its_cell_looked_up(command, sources,
     again = command()
     assert len(again) == len(found)  # nothing is left to run
     assert len(command("--batch", 10, "--data", "random")) == len(found) + 1  # other settings
+    assert len(command("--set", "dc.iterations=2", "--data", "dc,random")) == len(found) + 2  # another copy
     assert len(list((tmp_path / "kept").glob("*.hcdc"))) == 3
 
 

@@ -15,7 +15,7 @@ from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.experiments import rival_searches as rivals
 from hcdc.experiments import search_pools, search_replay
-from hcdc.experiments.replay_problem import Supernet
+from hcdc.experiments.replay_problem import Pool, Supernet
 from hcdc.experiments.rival_dehb import Cube, dehb
 from hcdc.experiments.search_pools import RecordedRung, Replay
 from hcdc.search import Ladder
@@ -321,6 +321,24 @@ def run(cells, out, **changes):
 
 def same(record):
     return {k: v for k, v in record.items() if k not in ("thinking_seconds", "environment")}
+
+
+def test_tables_have_random_candidates_of_their_own(cells):
+    inner, seeds = search_pools.open_pool("nas201-cifar10", cells), []
+
+    class Tables(Pool):
+        tables = ("a", "b")
+
+        def problem(self, table, seed):
+            seeds.append(seed)
+            return inner.problem("", seed)
+
+    pool = Tables("nas201-cifar10", inner.prices)
+    first, second, again = (
+        search_replay.replayed(pool, (table, "random", 400.0, 0))["curve"] for table in ("a", "b", "a")
+    )
+    assert seeds[0] == seeds[2] != seeds[1]
+    assert first == again != second
 
 
 def test_a_replay_is_the_same_every_time_and_goes_on_where_it_stopped(cells, tmp_path):

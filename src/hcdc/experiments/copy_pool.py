@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 from hcdc.core import records
+from hcdc.core.errors import InputError
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import ImageData, Images, data
@@ -83,7 +84,11 @@ def score_cells(
         task.train.subset(torch.arange(first, first + size, device=device))
         for first in range(0, len(task.train), size)
     ]
-    known = {line["cell"] for line in records.read(out)} if out.exists() else set()
+    old = list(records.read(out)) if out.exists() else []
+    other = [line for line in old if (line["dataset"], line["seed"], line["sets"]) != (task.name, seed, sets)]
+    if other:
+        raise InputError(f"'{out}' has cells of another draw (seed {other[0]['seed']}); name another file")
+    known = {line["cell"] for line in old}
     everything = space.candidates()
     order = numpy_stream(0, PROTOCOL).permutation(len(everything))[:cells]
     left = [everything[i] for i in order if everything[i]["cell"] not in known]

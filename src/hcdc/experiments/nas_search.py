@@ -36,16 +36,16 @@ from hcdc.experiments._command import (
     settings_by_method,
 )
 from hcdc.experiments.nas201 import TUNING, copy_plan
-from hcdc.search.searchers import searcher
+from hcdc.search.searchers import SEARCHERS, searcher
 from hcdc.spaces import NASBench201
 from hcdc.tasks import ImageTask
 from hcdc.truth import NASBench201Table, TableTruth
 
 PROTOCOL = "nas-search"
-SEARCHERS = ("darts-pt-small", "darts-pt")
+NAMES = ("darts-pt-small", "darts-pt")
 DATA = ("random", "dc", "hcdc", "original")
 JUDGES = 512
-"""Judging cells of protocol ``nas201``; no probe is one of them, here neither."""
+"""Judging cells of protocol ``nas201``; no probe is one of them, here either."""
 ITERATIONS = 20
 """Of DC: about half a minute on an H200."""
 log = logging.getLogger("hcdc")
@@ -121,15 +121,18 @@ class Protocol:
         log.info("%s on %s, seed %d: %s in %.1f s", self.name, kind, seed, *list(found.values())[:2])
 
     def finished(self) -> set[tuple[str, int]]:
-        """Data and seed of the searches that the file has, with these settings."""
+        """Data and seed of the searches that the file has, with the same settings, sizes and copies."""
         if not Path(self.out).exists():
             return set()
+        settings = SEARCHERS[self.name].Settings.from_preset(overrides=self.settings)
+        own = self.name, self.task.name, rounded(dataclasses.asdict(settings))
         return {
             (r["data"], r["seed"])
             for r in records.read(self.out)
             if r.get("protocol") == PROTOCOL
-            and r["searcher"] == self.name
-            and all(r["settings"][name] == value for name, value in self.settings.items())
+            and (r["searcher"], r["dataset"], r["settings"]) == own
+            and (r["data"] == "original" or (r["train_size"], r["val_size"]) == self.sizes)
+            and r["making"] == self.options.get(r["data"], {})
         }
 
 
@@ -137,7 +140,7 @@ def parser() -> ArgumentParser:
     """The arguments of the command."""
     parser = protocol_parser(__doc__, "cifar10", "300")
     parser.add_argument("--table", required=True)
-    parser.add_argument("--searcher", default="darts-pt-small", choices=SEARCHERS)
+    parser.add_argument("--searcher", default="darts-pt-small", choices=NAMES)
     parser.add_argument("--data", default=",".join(DATA), help="separated by commas")
     parser.add_argument("--per-class", type=int, default=50)
     parser.add_argument("--val-per-class", type=int, default=20)

@@ -181,7 +181,8 @@ def _finished(out: str | Path, pool: Pool) -> set[Unit]:
         return set()
     found = [r for r in records.read(out) if r.get("protocol") == PROTOCOL and r["pool"] == pool.name]
     for r in found:
-        for what, own in {"prices": pool.prices, "copies": pool.notes.get("copies")}.items():
+        names = ("copies", "supernets") if r["method"] == "one-shot" else ("copies",)
+        for what, own in {"prices": pool.prices, **{name: pool.notes.get(name) for name in names}}.items():
             if r.get(what) != own:
                 raise InputError(
                     f"--out {out} has records of '{pool.name}' with {what} {r.get(what)}, but this replay "
