@@ -151,7 +151,7 @@ def copied(method, seed, regret, budget, pool, **used):
                 trainings={"copy": 0, "short:0.111": 4, "full": 2, **used}, seconds=18.0)  # fmt: skip
 
 
-@pytest.mark.parametrize("pool", ["physics", "physics-filters", "resnet"])
+@pytest.mark.parametrize("pool", ["physics", "resnet"])
 def test_pools_with_a_copy_beside_all_rivals_and_without_the_copy(pool):
     found = [copied("ladder", s, 0.1, 20.0, pool, copy=30) for s in range(4)]
     found += [copied("summed-loss", s, 0.3, 20.0, pool) for s in range(4)]

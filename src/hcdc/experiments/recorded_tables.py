@@ -61,7 +61,6 @@ POOLS: Mapping[str, Section] = {
         },
     ),
     "physics": COPIED,
-    "physics-filters": COPIED,
     "resnet": COPIED,
 }
 MARGIN = 0.02
