@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 
 from hcdc.core.errors import InputError
-from hcdc.core.seeds import numpy_stream
+from hcdc.core.seeds import numpy_stream, stream
 from hcdc.datasets import Images, Rows, TableData, image_data
 from hcdc.networks import CellNetwork, split_edges
-from hcdc.search.searchers import searcher
+from hcdc.search.searchers import DartsPTSmall, searcher
 from hcdc.spaces import Box, NASBench201, connected, operations
 from hcdc.tasks import ImageTask, TableTask
+
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 
 # --- hypergradient descent on ridge regression ------------------------------------------------------------
 
@@ -196,6 +198,30 @@ def test_equal_seeds_find_equal_cells_on_a_copy():
     other = searcher("gdas", space, 4, task=task, **{**settings, "val": task.val})
     other.ask()
     assert not torch.equal(other.alpha, made[0].alpha)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=CUDA)])
+@pytest.mark.parametrize("kind", ["own images", "a weighted copy"])
+def test_recorded_gradients_train_as_others_do(device, kind, monkeypatch):
+    """Weights and logits after all epochs; on a GPU the recorded steps are replayed."""
+    task, space = ImageTask(pictures()).to(device), NASBench201(channels=2)
+    settings = {"epochs": 3, "batch": 8, "tune_epochs": 1, "arch_lr": 0.1}
+    if kind == "a weighted copy":
+        train, val = task.sample("train", 16, 0), task.sample("val", 16, 0)
+        weight = torch.linspace(0.5, 1.5, 16, device=val.y.device)
+        settings |= {"train": train, "val": dataclasses.replace(val, weight=weight)}
+    made = []
+    for recordable in (True, False):
+        monkeypatch.setattr(DartsPTSmall, "recordable", recordable)
+        made.append(searcher("darts-pt-small", space, 3, task=task, **settings))
+        made[-1].ask()
+    recorded, plain = made
+    assert recorded.ask() == plain.ask()
+    torch.testing.assert_close(recorded.alpha, plain.alpha, rtol=1e-4, atol=1e-5)
+    for name, p in plain.params.items():
+        torch.testing.assert_close(recorded.params[name], p, rtol=1e-3, atol=1e-4)
+    start = recorded.net.init(stream(3, "search", "darts-pt-small"))
+    assert any(not torch.allclose(p.cpu(), start[name]) for name, p in recorded.params.items())
 
 
 def test_removal_is_measured_without_renormalising():
