@@ -15,7 +15,7 @@ from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.experiments import rival_searches as rivals
 from hcdc.experiments import search_pools, search_replay
-from hcdc.experiments.replay_problem import Pool, Supernet
+from hcdc.experiments.replay_problem import Pool, SupernetRanking
 from hcdc.experiments.rival_dehb import Cube, dehb
 from hcdc.experiments.search_pools import RecordedRung, Replay
 from hcdc.search import Ladder
@@ -157,7 +157,7 @@ def test_a_filter_trains_the_largest_briefly_and_the_best_of_them_in_full():
 
 def test_one_shot_pays_for_its_supernet_before_it_trains():
     # 10 s for the supernet, then as above: 50, ..., 59 are ranked first, and 18 s pay 6 of them.
-    supernet = Supernet(10.0, lambda c: c["x"] // 10 + (c["x"] % 10) / 100)
+    supernet = SupernetRanking(10.0, lambda c: c["x"] // 10 + (c["x"] % 10) / 100)
     trace = rivals.replay(rivals.one_shot, finite(supernet=supernet), 46, 0)
     assert trace.trainings == {"short:1": 0, "short:3": 6, "full": 2}
     assert trace.seconds == 46

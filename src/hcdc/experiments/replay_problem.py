@@ -74,7 +74,7 @@ class RecordedRung(Rung):
 
 
 @dataclass(frozen=True)
-class Supernet:
+class SupernetRanking:
     """A ranking of all candidates by one supernet.
 
     Attributes:
@@ -117,7 +117,7 @@ class Replay(Problem):
         size: Callable[[Config], float] | None = None,
         spec: Mapping[str, Any] | None = None,
         candidates: Sequence[Config] | None = None,
-        supernet: Supernet | None = None,
+        supernet: SupernetRanking | None = None,
     ):
         self.supernet = supernet
         self.space, self.rungs, self.judge, self.best, self.median = space, list(rungs), judge, best, median

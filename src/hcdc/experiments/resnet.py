@@ -1,6 +1,6 @@
 """Record a small ResNet with nine training hyperparameters on CIFAR-10 (``hcdc.experiments.recorded_pool``).
 
-13,000 training images, 3,000 validation images of the training set's other half, and the test set. Each of
+13,000 training images, 3,000 validation images that none of them trains on, and the test set. Each of
 ``--configs`` random configurations is trained on five copies (500 random images, 20 epochs), for shares of 10
 epochs on all training images, and in full; the second seed repeats the full training. Scores are accuracies.
 Candidates train side by side on the GPU, and a full training takes about a second, so starting a network

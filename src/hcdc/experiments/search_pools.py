@@ -22,7 +22,7 @@ from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.seeds import numpy_stream
 from hcdc.experiments import flights, physics, resnet
 from hcdc.experiments.recorded_pool import Recorded
-from hcdc.experiments.replay_problem import Pool, RecordedRung, Replay, Scores, Supernet
+from hcdc.experiments.replay_problem import Pool, RecordedRung, Replay, Scores, SupernetRanking
 from hcdc.spaces import NASBench201, NASBenchGraph, Space, operations
 from hcdc.truth import GRAPHS, NASBench201Table, NASBenchGraphTable, Surrogate
 
@@ -287,7 +287,7 @@ def _single_runs(file: Path, places: Sequence[int]) -> list[list[float]]:
     return [by_cell[place] for place in places]
 
 
-def _supernet(file: Path) -> Supernet:
+def _supernet(file: Path) -> SupernetRanking:
     """The records of one supernet; a cell that diverged ranks last."""
     told, *cells = records.read(file)
     try:
@@ -295,7 +295,7 @@ def _supernet(file: Path) -> Supernet:
         seconds = told["train_seconds"] + told["score_seconds"]
     except KeyError as error:
         raise InputError(f"'{file}' has no {error}; give a file of hcdc.experiments.supernet_pool") from error
-    return Supernet(seconds, lambda config: scores[config["cell"]])
+    return SupernetRanking(seconds, lambda config: scores[config["cell"]])
 
 
 def _mean_losses(line: Mapping[str, Any]) -> dict[str, Any]:
