@@ -93,9 +93,11 @@ def cells(device: str) -> Run:
     recipe = Recipe(steps=20, seeds=8, lr=0.025, weight_decay=3e-4, optimizer="sgd", batch=64, clip=5.0)
 
     def run() -> Tensor:
-        norms = lambda *given: [torch.stack([p.float().norm() for p in given[-1].values()])]  # noqa: E731
+        def norms(*given):  # [1, parameters]: a row per training set; earlier versions keep it whole
+            return torch.stack([p.float().norm() for p in given[-1].values()])[None]
+
         found = train_networks(networks, [train], recipe, norms, seed=0, role="benchmark", device=device)
-        return torch.cat([made for network in found for made in network[0]])
+        return torch.cat([made.flatten() for network in found for made in network[0]])
 
     return run
 
