@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, optimize, stats
 from tests.search.problems import Square
 
-from hcdc.search._allocation import TOGETHER, Simulation, allocate, thompson
+from hcdc.search._allocation import Simulation, _log_improvement, allocate, improving
 from hcdc.search._board import Board, Posterior
+from hcdc.search._gaussian import Evidence, Scales, kernel, prior_draws
 from hcdc.search._intervals import mean_interval, slope_is_positive
 from hcdc.search._regression import Inputs, RungModel, monotone
 from hcdc.search._warp import Warp
@@ -114,15 +115,31 @@ def test_allocations_fit_the_budget_and_the_limits():
     assert allocate(simulation, names, prices, 19.0, {"cheap": 30.0, "full": np.inf}) is None
 
 
-def test_thompson_picks_as_often_as_a_candidate_is_best():
+def test_the_first_pick_has_the_greatest_expected_improvement():
     rng = np.random.default_rng(0)
-    draws = rng.standard_normal((4000, 3)) + np.array([0.0, 0.3, -9.0])
-    draws[:, :2] -= draws[:, :2].mean(0) - np.array([0.0, 0.3])
-    first = [thompson(draws, np.arange(3), 1, rng)[0] for _ in range(2000)]
-    share = stats.norm.cdf(0.3 / np.sqrt(2 / TOGETHER))  # the chance that the second's mean is the greater
-    assert np.mean(np.array(first) == 1) == pytest.approx(share, abs=0.04)
-    assert 2 not in first
-    assert sorted(thompson(draws, np.array([2, 0]), 5, rng)) == [0, 2]
+    mean, deviation = rng.uniform(-1, 1, 30), rng.uniform(0.1, 1, 30)
+    draws = mean + deviation * rng.standard_normal((200_000, 30))
+    exact = np.maximum(draws - 0.5, 0).mean(0)
+    assert improving(draws[:400], np.arange(30), 1, 0.5)[0] in np.argsort(-exact)[:2]
+    assert improving(draws, np.arange(30), 1, 0.5) == [int(np.argmax(exact))]
+    assert sorted(improving(draws[:100], np.array([7, 3]), 5, 0.5)) == [3, 7]
+
+
+def test_picks_of_one_batch_do_not_repeat_each_other():
+    rng = np.random.default_rng(0)
+    one, two = rng.standard_normal((2, 64, 1))
+    twins = one + 0.01 * rng.standard_normal((64, 5))  # five candidates that rise and fall together
+    draws = np.concatenate([twins + 0.3, two], 1)
+    assert improving(draws, np.arange(6), 2, 0.0)[1] == 5
+
+
+def test_the_logarithm_of_the_improvement_has_no_gap_and_no_end():
+    z = np.linspace(-8, 3, 200)
+    exact = [integrate.quad(lambda x, m=m: x * stats.norm.pdf(x, m), 0, 15)[0] for m in z]
+    np.testing.assert_allclose(_log_improvement(z)[z > -6], np.log(exact)[z > -6], rtol=1e-6)
+    far = _log_improvement(np.array([-6.001, -5.999, -300.0]))
+    assert far[0] == pytest.approx(far[1], abs=0.1)
+    assert np.isfinite(far[2])
 
 
 def test_a_hint_is_believed_until_scores_say_otherwise():
@@ -139,19 +156,74 @@ def test_a_hint_is_believed_until_scores_say_otherwise():
     assert slopes[1] < -0.8
 
 
-@pytest.mark.parametrize("n", [0, 1, 7, 200])
-def test_the_evidence_is_that_of_a_dense_covariance(n):
+@pytest.mark.parametrize("n", [1, 7, 40])
+def test_the_evidence_is_that_of_a_dense_covariance_and_its_gradient_that_of_differences(n):
     rng = np.random.default_rng(n)
-    at = Inputs(rng.standard_normal(n), rng.standard_normal((n, 1)), rng.standard_normal((n, 6)))
-    target = rng.standard_normal(n)
-    model = RungModel(at, target, rng)
-    columns = model.basis.columns(at, 2.0)
-    mean, deviation = model.basis.prior(0.1, 0.4)
-    a, rest = columns * deviation, target - columns @ mean
-    for scale, value in model._evidence(columns, target, 0.1, 0.4).items():
-        dense = a @ a.T + scale**2 * np.eye(n)
-        expected = -0.5 * rest @ np.linalg.solve(dense, rest) - 0.5 * np.linalg.slogdet(dense)[1]
-        assert value == pytest.approx(expected - 2 * np.log(scale / 0.5) ** 2, rel=1e-8)
+    features, rest = rng.standard_normal((n, 5)), rng.standard_normal(n)
+    given = 0.3 * np.eye(n) + 0.1
+    evidence = Evidence(features, rest, given, 0.6)
+    logs = Scales.expected(5, 0.6).logs()
+    away = 0.4 * rng.standard_normal(8)
+    scales = Scales.of(logs + away)
+    dense = given + kernel(features, features, scales) + scales.noise**2 * np.eye(n)
+    expected = -stats.multivariate_normal(np.zeros(n), dense).logpdf(rest) - 0.5 * n * math.log(2 * math.pi)
+    value, gradient = evidence(logs + away)
+    deviations = np.array([1.0] * 5 + [0.7, 1.0, 0.8])
+    assert value == pytest.approx(expected + 0.5 * ((away / deviations) ** 2).sum(), rel=1e-9)
+    np.testing.assert_allclose(
+        gradient, optimize.approx_fprime(logs + away, lambda at: evidence(at)[0], 1e-6), atol=2e-4
+    )
+
+
+def test_draws_of_functions_have_the_covariance_of_the_kernel():
+    rng = np.random.default_rng(0)
+    features, scales = rng.standard_normal((12, 3)), Scales(np.array([0.5, 2.0, 9.0]), 0.7, 0.4, 0.1)
+    draws = np.concatenate([prior_draws(features, scales, 400, rng) for _ in range(40)])
+    np.testing.assert_allclose(draws.T @ draws / len(draws), kernel(features, features, scales), atol=0.05)
+
+
+def test_draws_are_those_of_the_exact_posterior():
+    """Without hinges, means and deviations over draws against the dense formulas."""
+    rng = np.random.default_rng(1)
+    features = rng.standard_normal((60, 2))
+    truth = np.sin(2 * features[:, 0]) + 0.3 * features[:, 1]
+    at = Inputs(None, np.empty((60, 0)), features)
+    model = RungModel(at.take(np.arange(25)), truth[:25] + 0.1 * rng.standard_normal(25), rng)
+    mean = model.draw(at, at, 6000, rng)[1]
+    seen = features[:25]
+    noise = np.diag(model._own)
+    cross = kernel(features, seen, model.scales) + model.spread[-1] ** 2
+    solve = np.linalg.solve(kernel(seen, seen, model.scales) + model.spread[-1] ** 2 + noise, cross.T)
+    np.testing.assert_allclose(mean.mean(0), solve.T @ model._rest, atol=1e-8)  # mirrored draws: exact
+    own = kernel(features, features, model.scales) + model.spread[-1] ** 2
+    np.testing.assert_allclose(mean.var(0), np.diag(own - cross @ solve), rtol=0.25, atol=0.02)
+
+
+def test_a_full_score_without_a_lower_one_teaches_less():
+    rng = np.random.default_rng(0)
+    at = Inputs(np.zeros(1), np.empty((1, 0)), np.empty((1, 0)))
+    means = [
+        RungModel(at, np.ones(1), rng, doubt=np.array([doubt])).draw(at, at, 2, rng)[1].mean()
+        for doubt in (0.0, 1.0)
+    ]
+    assert means[0] > means[1] > 0
+
+
+def test_new_proposals_take_the_places_of_candidates_that_nobody_scored():
+    problem = Square(cheap_noise=0.05, grid=15)
+    found, every = Board(problem), problem.candidates()
+    found.add(every[:6])
+    before = found.features()
+    found.tell("cheap", problem.rungs[0].run([every[2]], 0))
+    found.renew([every[2], *every[10:14]], keep=[0])
+    assert [found.configs[i] for i in (0, 2)] == [every[0], every[2]]
+    assert found.configs[1:2] + found.configs[3:6] == every[10:14]
+    assert found.add([every[12]]) == [4]
+    assert found.add([every[1]]) == [6]
+    fresh = Board(problem)
+    fresh.add(found.configs)
+    np.testing.assert_array_equal(found.features(), fresh.features())
+    assert before.shape[1] == fresh.features().shape[1]
 
 
 def test_draws_of_means_leave_out_the_noise_of_single_candidates():

@@ -50,6 +50,22 @@ class Board:
             found.append(self._index[key])
         return found
 
+    def renew(self, configs: Iterable[Config], keep: Iterable[int] = ()) -> None:
+        """Enter candidates in the places of those that no rung has scored, except ``keep``."""
+        used = {*keep, *(index for some in self.outcomes.values() for index in some)}
+        places = [index for index in range(len(self.configs)) if index not in used]
+        for config in configs:
+            if (key := config_hash(config)) in self._index:
+                continue
+            if not places:
+                self.add([config])
+                continue
+            place = places.pop(0)
+            del self._index[config_hash(self.configs[place])]
+            self._index[key], self.configs[place] = place, config
+            if place < len(self._features):
+                self._features[place] = self.problem.features([config])[0]
+
     def tell(self, rung: str, outcomes: Iterable[Outcome]) -> None:
         """Enter outcomes of candidates on a rung."""
         for outcome in outcomes:
@@ -146,17 +162,18 @@ class Posterior:
     ) -> None:
         lower: list[Array] = []
         expected: list[Array] = []
-        below = np.ones(len(board.configs), bool)  # scored on all lower rungs; earlier results may not be
         for name in rungs:
             scores = board.scores(name)
             seen = np.flatnonzero(np.isfinite(scores))
             if len(seen):  # else its scores are given in the unit of the rung below
                 warp = Warp(scores[seen], *_expected(lower[-1][0, seen] if lower else None))
             known = warp(scores)
-            fit = self._inputs([value[0] for value in lower], features, hint)
+            fit = self._inputs([value.mean(0) for value in lower], features, hint).take(seen)
             slopes = [*[0.0] * max(0, len(lower) - 1), *self._hinted(name, rungs) * hint.shape[1]]
-            model = RungModel(fit.take(whole := seen[below[seen]]), known[whole], rng, slopes)
-            below[np.isnan(scores)] = False
+            doubt = (
+                PRIOR_SLOPE**2 * lower[-1][:, seen].var(0) if lower else None
+            )  # where the rung was skipped
+            model = RungModel(fit, known[seen], rng, slopes, doubt)
             at, ahead = (self._inputs(chain, features, hint) for chain in (lower, expected))
             for chain, value in zip((lower, expected), model.draw(at, ahead, draws, rng)):
                 value[:, seen] = known[seen]

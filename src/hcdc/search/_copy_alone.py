@@ -16,7 +16,7 @@ from hcdc.core.records import environment
 from hcdc.core.seeds import derive, numpy_stream
 from hcdc.datasets import CondensedDataset
 from hcdc.evaluation import task_of
-from hcdc.search._allocation import thompson
+from hcdc.search._allocation import improving
 from hcdc.search._board import Board, Posterior
 from hcdc.search._problem import Problem
 from hcdc.search._store import Store
@@ -82,23 +82,24 @@ def search_copy(
 
 
 def _chosen(board: Board, problem: Problem, rung: str, size: int, total: int, seed: int) -> Sequence[int]:
-    """The next candidates: at random first, then each the best by a few posterior draws."""
+    """The next candidates: at random first, then those with the greatest expected improvement."""
     done = board.outcomes[rung]
     rng = numpy_stream(seed, "copy alone", len(done))
     endless = problem.candidates() is None
     blind = len(done) < max(2, math.ceil(BLIND * total)) or (not endless and total == len(board.configs))
     if endless:
-        board.add(problem.propose(size if blind else POOL // 3, rng))
+        fresh = problem.propose(size if blind else POOL // 3, rng)
         if not blind:
             scores = board.scores(rung)
             seen = np.array(sorted(done))
             near = [board.configs[i] for i in seen[np.argsort(-scores[seen], kind="stable")][:8]]
-            board.add(problem.propose(2 * POOL // 3, rng, near))
+            fresh += problem.propose(2 * POOL // 3, rng, near)
+        board.renew(fresh)
     eligible = np.array([i for i in range(len(board.configs)) if i not in done], np.int64)
     if blind:
         return [int(i) for i in rng.permutation(eligible)[:size]]
-    posterior = Posterior(board, [rung], (), DRAWS, rng)
-    return thompson(posterior.outlook, eligible, size, rng)
+    outlook = Posterior(board, [rung], (), DRAWS, rng).outlook
+    return improving(outlook, eligible, size, float(outlook[0, sorted(done)].max()))
 
 
 def _best(board: Board, rung: str) -> tuple[Config, float]:

@@ -16,7 +16,7 @@ from hcdc.core.found import Found
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive, numpy_stream
 from hcdc.evaluation.trust import rank_estimate
-from hcdc.search._allocation import Simulation, allocate, thompson
+from hcdc.search._allocation import Simulation, allocate, improving
 from hcdc.search._audits import complete
 from hcdc.search._board import Board, Posterior
 from hcdc.search._intervals import slope_is_positive
@@ -38,6 +38,10 @@ OVER, LAST = 1.05, 1.1
 winner's last training, without which there is no score."""
 JUDGED, ADDING = 12, 0.95
 """Pairs from which a rung is compared with the hint, and the level of that test."""
+EARLY, LATE = 1.5, 0.5
+"""In a wave, stand-ins get this many times their even part of the plan, full trainings the second."""
+QUICK = 0.05
+"""The model is fitted before each full training if that takes at most this share of one."""
 FIRST = 4
 """Candidates on the cheapest rung before any rung is found too dear."""
 AUDITING, FEWEST_AUDITS = 0.12, 8
@@ -63,7 +67,7 @@ class LadderSettings:
     trial: float = 0.2
     audits: int = 16
     full_audits: int = 6
-    waves: int = 6
+    waves: int = 8
     finalists: int = 2
     pool: int = 1200
     draws: int = 48
@@ -261,12 +265,12 @@ class Ladder:
         if self.problem.candidates() is not None:
             return
         count = self.settings.pool
-        self.board.add(self.problem.propose(count - 2 * count // 3, rng))
+        fresh = self.problem.propose(count - 2 * count // 3, rng)
         if self.sampler is not None:
-            self.board.add(self._sampled(self.sampler, 2 * count // 3))
+            fresh += self._sampled(self.sampler, 2 * count // 3)
         elif best := self.leaders(8):
-            near = [self.board.configs[i] for i in best]
-            self.board.add(self.problem.propose(2 * count // 3, rng, near))
+            fresh += self.problem.propose(2 * count // 3, rng, [self.board.configs[i] for i in best])
+        self.board.renew(fresh, self.sample)
 
     def _sampled(self, sampler: Sampler, count: int) -> list[Config]:
         """Proposals of a sampler that learns from the rung with most candidates."""
@@ -367,9 +371,8 @@ class Ladder:
         """Plan with the budget that is left and carry out one part of it; False if nothing more fits."""
         if len(self.board.outcomes[self.kept[0].name]) < 2:
             return False
-        rng = self._decide()
         self._thin()
-        self._pool(rng)
+        self._pool(rng := self._decide())
         left = self.budget - self.seconds - self.reserve()
         prices = {rung.name: self.prices.of(rung) for rung in self.kept}
         names = [rung.name for rung in self.kept]
@@ -380,20 +383,34 @@ class Ladder:
             return False
         log.info("plan: %s, expected best %.4g", plan.sizes, plan.value)
         self._drop(plan.sizes, waves)
-        for position, rung in enumerate(self.kept):
-            size = math.ceil(plan.sizes[rung.name] / waves)
-            if position:
-                rng = self._decide()
-                posterior = Posterior(self.board, names, self.free, self.settings.draws, rng)
-            scored = {*self.board.outcomes[rung.name], *self.board.outcomes[self.full.name]}
-            base = (
-                range(len(self.board.configs))
-                if position == 0
-                else self.board.scored(self.kept[position - 1].name)
-            )
-            eligible = np.array([i for i in base if i not in scored], np.int64)
-            self.evaluate(rung, thompson(posterior.outlook, eligible, size, rng))
+        below: Rung | None = None
+        for rung in self.kept:
+            self._score(rung, below, math.ceil(self._part(rung, waves) * plan.sizes[rung.name]))
+            below = rung
         return True
+
+    def _part(self, rung: Rung, waves: int) -> float:
+        """The part of a plan to carry out now: stand-ins early, full trainings late, all in the last wave."""
+        if waves == 1 or len(self.kept) == 1:
+            return 1 / waves
+        return (LATE if rung is self.full else EARLY) / waves
+
+    def _score(self, rung: Rung, below: Rung | None, count: int) -> None:
+        """Score the most promising candidates on a rung, among those that the rung below has scored.
+
+        Full trainings come one after the other where the model is quick beside them, and it learns from each.
+        """
+        one = rung is self.full and self.overhead / max(self.ticks, 1) < QUICK * self.prices.of(rung)
+        for _ in range(count if one else 1):
+            rng = self._decide()
+            names = [rung.name for rung in self.kept]
+            outlook = Posterior(self.board, names, self.free, self.settings.draws, rng).outlook
+            entered = range(len(self.board.configs)) if below is None else self.board.scored(below.name)
+            scored = {*self.board.outcomes[rung.name], *self.board.outcomes[self.full.name]}
+            eligible = np.array([i for i in entered if i not in scored], np.int64)
+            best = max(outlook[0, self.board.scored(self.full.name)], default=0.0)
+            if not self.evaluate(rung, improving(outlook, eligible, 1 if one else count, best)):
+                return
 
     def _drop(self, sizes: Mapping[str, int], waves: int) -> None:
         """Drop rungs that the best plan does not use, and those not shown to add to what is free."""

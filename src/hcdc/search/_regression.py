@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
+
+from hcdc.search._gaussian import fit_scales, kernel, prior_draws
 
 Array = NDArray[np.float64]
 
 KNOTS = (-0.7, 0.0, 0.7)
 """Normal scores at which the slope of the mean may change."""
-WAVES = 96
-"""Random Fourier features of the configuration."""
-NOISES = (0.15, 0.35, 0.7)
-"""Standard deviations of the noise that are tried."""
 PRIOR_SLOPE = 0.8
 """Expected correlation of neighbouring rungs, which is the slope between their normal scores."""
+SLOPES, BENDS, OTHERS, LEVEL = 0.3, 0.15, 0.3, 0.4
+"""Deviations before the data: slope on the rung below, its changes, other slopes, level."""
+ALONE, BESIDE = 0.6, 0.25
+"""Median amplitude of the process before the data: on the lowest rung, and beside the score of one below."""
 
 
 @dataclass(frozen=True)
@@ -42,48 +44,10 @@ class Inputs:
         below = None if self.below is None else self.below[index]
         return Inputs(below, self.others[index], self.features[index])
 
-
-class Basis:
-    """Columns of the regression and the standard deviation of each coefficient before the data.
-
-    The first columns are the hinges of ``below``: the mean is monotone in them.
-
-    Args:
-        features: Number of features.
-        slopes: Expected slope of each other figure.
-        below: Whether there is a rung below.
-        rng: Draws the random Fourier features.
-    """
-
-    def __init__(self, features: int, slopes: Sequence[float], below: bool, rng: np.random.Generator):
-        self.hinges = (1 + len(KNOTS)) if below else 0
-        normal, chi = rng.standard_normal((features, WAVES)), rng.chisquare(5, WAVES) / 5
-        self._frequency = normal / np.sqrt(chi) if features else None  # spectrum of a Matern 5/2 kernel
-        self._phase = rng.uniform(0, 2 * np.pi, WAVES)
-        self.linear, self.slopes, self.others = features, list(slopes), len(slopes)
-
-    def fixed(self, features: Array, length: float) -> Array:
-        """Columns that depend on the configuration alone ``[n, c]``; ``length`` is that of one feature."""
-        parts = [np.ones((len(features), 1)), features]
-        if self._frequency is not None:
-            waves = features @ self._frequency / (length * features.shape[1] ** 0.5) + self._phase
-            parts.append(np.sqrt(2 / WAVES) * np.cos(waves))
-        return np.concatenate(parts, 1)
-
-    def columns(self, at: Inputs, length: float) -> Array:
-        """The design ``[n, p]``: hinges, other figures, then the fixed columns."""
-        monotone = [] if at.below is None else [hinges(at.below)]
-        return np.concatenate([*monotone, at.others, self.fixed(at.features, length)], 1)
-
-    def prior(self, linear: float, smooth: float) -> tuple[Array, Array]:
-        """Mean and standard deviation of the coefficients."""
-        scales = [0.3, *[0.15] * len(KNOTS)] if self.hinges else []
-        means = [PRIOR_SLOPE, *[0.0] * len(KNOTS)] if self.hinges else []
-        means += self.slopes
-        scales += [0.3] * self.others + [0.4] + [linear / max(1, self.linear) ** 0.5] * self.linear
-        if self._frequency is not None:
-            scales += [smooth] * WAVES
-        return np.array(means + [0.0] * (len(scales) - len(means))), np.array(scales)
+    def columns(self) -> Array:
+        """The linear part of the mean ``[n, p]``: hinges of ``below``, other figures, one."""
+        monotone = [] if self.below is None else [hinges(self.below)]
+        return np.concatenate([*monotone, self.others, np.ones((len(self), 1))], 1)
 
 
 def hinges(below: Array) -> Array:
@@ -93,107 +57,104 @@ def hinges(below: Array) -> Array:
 
 
 class RungModel:
-    """Bayesian linear regression on `Basis`, with noise that depends on the score below.
+    """A score is a monotone function of the score below, plus slopes on other figures, plus a Gaussian
+    process over the features, plus noise that depends on the score below.
 
     Args:
         at: What is known of the observed candidates.
         target: Their normal scores on this rung ``[n]``.
-        rng: Draws the random features.
+        rng: Draws what the fit draws.
         slopes: Expected slope of each other figure; 0 by default.
+        doubt: Variance of a target because its score below is only expected ``[n]``; 0 by default.
+
+    Attributes:
+        scales: Those of the process.
     """
 
     def __init__(
-        self, at: Inputs, target: Array, rng: np.random.Generator, slopes: Sequence[float] | None = None
+        self,
+        at: Inputs,
+        target: Array,
+        rng: np.random.Generator,
+        slopes: Sequence[float] | None = None,
+        doubt: Array | None = None,
     ):
-        described = at.features.shape[1] > 0
         slopes = [0.0] * at.others.shape[1] if slopes is None else slopes
-        self.basis = Basis(at.features.shape[1], slopes, at.below is not None, rng)
-        best = -np.inf
-        scales = itertools.product((0.1, 0.5), (0.1, 0.4, 1.0)) if described else [(0.1, 0.1)]
-        for length, (linear, smooth) in itertools.product((0.7, 2.0) if described else (1.0,), scales):
-            columns = self.basis.columns(at, length)
-            for scale, value in self._evidence(columns, target, linear, smooth).items():
-                if value > best:
-                    best, self._chosen = value, (length, linear, smooth, scale)
-        length, linear, smooth, scale = self._chosen
-        columns = self.basis.columns(at, length)
-        self._posterior = self._fit(columns, target, np.full(len(target), scale**2))
-        self._noise(at, columns, target)
+        self.hinges = 0 if at.below is None else 1 + len(KNOTS)
+        means = ([PRIOR_SLOPE, *[0.0] * len(KNOTS)] if self.hinges else []) + [*slopes, 0.0]
+        spread = ([SLOPES, *[BENDS] * len(KNOTS)] if self.hinges else []) + [OTHERS] * len(slopes) + [LEVEL]
+        self.mean, self.spread = np.array(means), np.array(spread)
+        self.at, self._columns = at, at.columns()
+        self._rest = target - self._columns @ self.mean
+        given = (self._columns * self.spread) @ (self._columns * self.spread).T
+        self._doubt = np.zeros(len(target)) if doubt is None else doubt
+        given += np.diag(self._doubt)
+        amplitude = BESIDE if self.hinges else ALONE
+        self.scales = fit_scales(at.features, self._rest, given, amplitude, rng)
+        self._known = given + kernel(at.features, at.features, self.scales)
+        self._noise(target)
 
-    def _evidence(self, columns: Array, target: Array, linear: float, smooth: float) -> dict[float, float]:
-        """By scale of the noise, the log probability of the target ``[n]``.
+    def _noise(self, target: Array) -> None:
+        """Smooth the squared residuals over the score below (or the mean), then use this noise.
 
-        Its covariance is A A^T + scale^2 I with A ``[n, p]``, whose singular values serve all scales. The
-        last term says that neighbouring rungs rarely agree perfectly or not at all.
+        Residuals are those of leaving one out. Four observations of the overall noise are always mixed in.
         """
-        mean, deviation = self.basis.prior(linear, smooth)
-        left, singular, _ = np.linalg.svd(columns * deviation, full_matrices=False)
-        rest = target - columns @ mean
-        along = (left.T @ rest) ** 2
-        across, n = max(0.0, float(rest @ rest - along.sum())), len(target)
-        found = {}
-        for scale in NOISES:
-            spread = singular**2 + scale**2
-            fit = float((along / spread).sum()) + across / scale**2
-            size = float(np.log(spread).sum()) + 2 * (n - len(singular)) * np.log(scale)
-            found[scale] = -0.5 * (fit + size) - 2 * np.log(scale / 0.5) ** 2
-        return found
-
-    def _fit(self, columns: Array, target: Array, noise: Array) -> tuple[Array, Array]:
-        """The posterior of the coefficients: its mean and a root of its covariance."""
-        mean, scale = self.basis.prior(*self._chosen[1:3])
-        a = columns * scale / np.sqrt(noise)[:, None]
-        b = (target - columns @ mean) / np.sqrt(noise)
-        inverse = np.linalg.inv(np.linalg.cholesky(a.T @ a + np.eye(a.shape[1])))
-        return mean + scale * (inverse.T @ (inverse @ (a.T @ b))), scale[:, None] * inverse.T
-
-    def _noise(self, at: Inputs, columns: Array, target: Array) -> None:
-        """Smooth the squared residuals over the score below (or the mean), then fit again with this noise.
-
-        Four observations of the overall noise are always mixed in.
-        """
-        scale = self._chosen[3]
+        overall = self.scales.noise**2
+        variance = np.full(len(target), overall)
+        self._grid = np.linspace(-3, 3, 25)
         for _ in range(2):
-            mean = columns @ self._posterior[0]
-            leverage = ((columns @ self._posterior[1]) ** 2).sum(1) / scale**2
-            squares = (target - mean) ** 2 / np.clip(1 - leverage, 0.3, 1)
-            centres = mean if at.below is None else at.below
-            self._grid = np.linspace(-3, 3, 25)
-            near = np.exp(-0.5 * ((self._grid[:, None] - centres[None]) / 0.5) ** 2)
-            self._variance = np.maximum((near @ squares + 4 * scale**2) / (near.sum(1) + 4), 1e-4)
-            self._posterior = self._fit(columns, target, self.noise(centres))
+            inverse = np.linalg.inv(self._known + np.diag(variance))
+            solved = inverse @ self._rest
+            fitted = target - variance * solved
+            within = np.clip(variance * np.diag(inverse), 0.1, 1)
+            squares = (variance * solved) ** 2 / within  # residual^2 / (1 - leverage)
+            self._centres = fitted if self.at.below is None else self.at.below
+            near = np.exp(-0.5 * ((self._grid[:, None] - self._centres[None]) / 0.5) ** 2)
+            self._variance = np.maximum((near @ squares + 4 * overall) / (near.sum(1) + 4), 1e-4)
+            variance = self.noise(self._centres)
+        self._root = linalg.cholesky(self._known + np.diag(variance), lower=True)
+        self._own = variance + self._doubt
 
     def draw(self, at: Inputs, expected: Inputs, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Scores with noise, given ``at``, and means, given ``expected``, under ``count`` posterior draws.
+
+        A draw from the prior is corrected by what it gets wrong at the observations (Matheron's rule).
 
         Args:
             at: What is known or drawn of the candidates; ``below`` and ``others`` may have a first axis of
                 ``count``.
             expected: The same with means in the place of draws.
             count: Number of draws.
-            rng: Draws coefficients and noise.
+            rng: Draws functions and noise.
 
         Returns:
             Two arrays ``[count, n]``.
         """
-        mean, root = self._posterior
-        weights = mean + (root @ rng.standard_normal((root.shape[1], count))).T
-        start = self.basis.hinges + self.basis.others
-        fixed = weights[:, start:] @ self.basis.fixed(at.features, self._chosen[0]).T
+        n, seen = len(self._rest), self.at.features
+        half = -(-count // 2)  # the other half mirrors it, so the mean over draws is exact
+        functions = prior_draws(np.concatenate([seen, at.features]), self.scales, half, rng)
+        weights = self.spread * rng.standard_normal((half, len(self.mean)))
+        noise = np.sqrt(self._own) * rng.standard_normal((half, n))
+        functions, weights, noise = (
+            np.concatenate([some, -some])[:count] for some in (functions, weights, noise)
+        )
+        wrong = self._rest - weights @ self._columns.T - functions[:, :n] - noise
+        solved = linalg.cho_solve((self._root, True), wrong.T)
+        weights = self.mean + weights + (self.spread**2 * (self._columns.T @ solved).T)
+        smooth = functions[:, n:] + (kernel(at.features, seen, self.scales) @ solved).T
+        fixed = smooth + weights[:, -1:]
         value = self._means(at, weights, fixed)
         deviation = np.sqrt(self.noise(value if at.below is None else at.below))
         return value + deviation * rng.standard_normal(value.shape), self._means(expected, weights, fixed)
 
     def _means(self, at: Inputs, weights: Array, fixed: Array) -> Array:
-        """The mean under each draw of the coefficients; ``fixed`` depends on the configuration alone."""
-        split = self.basis.hinges, self.basis.hinges + self.basis.others
+        """The mean under each draw of the weights; ``fixed`` depends on the configuration alone."""
+        others = weights[:, self.hinges : -1]
         found: Array = fixed + np.einsum(
-            "...no,co->cn" if at.others.ndim == 2 else "cno,co->cn",
-            at.others,
-            weights[:, split[0] : split[1]],
+            "no,co->cn" if at.others.ndim == 2 else "cno,co->cn", at.others, others, optimize=True
         )
         if at.below is not None:
-            found += monotone(np.broadcast_to(at.below, found.shape), weights[:, : split[0]])
+            found += monotone(np.broadcast_to(at.below, found.shape), weights[:, : self.hinges])
         return found
 
     def noise(self, score: Array) -> Array:
