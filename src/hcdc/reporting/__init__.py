@@ -1,5 +1,6 @@
 """Tables, sentences, figures and an HTML page, made only from evaluations, searches and condensed files."""
 
+from hcdc.reporting._counts import counts_figure, draw_counts
 from hcdc.reporting._evaluations import belongs, evaluations_of, read_evaluation, short_names
 from hcdc.reporting._figures import (
     draw_agreement,
@@ -24,8 +25,10 @@ __all__ = [
     "Column",
     "Row",
     "belongs",
+    "counts_figure",
     "draw_agreement",
     "draw_cost",
+    "draw_counts",
     "draw_images",
     "draw_rank_colours",
     "draw_scatter",
