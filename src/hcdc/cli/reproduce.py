@@ -73,7 +73,10 @@ def reproduce(
         write_json(json_file, {**told, "records": str(file)})
     following = "hcdc reproduce --list"
     if found.done < found.units:
-        following = f"hcdc reproduce {name} --scale {scale} --out {quoted(file)}, for the rest"
+        flags: list[tuple[str, object]] = [("--scale", scale), *(("--set", pair) for pair in set_ or ())]
+        flags += [("--device", device), ("--seeds", seeds), ("--out", out)]
+        words = [f"{flag} {quoted(value)}" for flag, value in flags if value is not None]
+        following = f"{' '.join([f'hcdc reproduce {name}', *words])}, for the rest"
     last_line(f"{file} has {found.done} of {found.units} units", following, json_file)
 
 

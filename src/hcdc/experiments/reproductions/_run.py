@@ -106,12 +106,12 @@ def reproduce(
     done = finished(read(out, what.protocol))
     todo = [unit for unit in units[shard[0] :: shard[1]] if key(unit) not in done]
     missing: dict[str, str] = {}
-    for name in dict.fromkeys(unit["dataset"] for unit in todo):
+    for name in dict.fromkeys(unit["dataset"] for unit in todo if "dataset" in unit):
         try:
             work.data(name)
         except InputError as error:
             missing[name] = str(error)
-    todo_here = [unit for unit in todo if unit["dataset"] not in missing]
+    todo_here = [unit for unit in todo if unit.get("dataset") not in missing]
     if missing and not todo_here and not done & {key(unit) for unit in units}:
         raise InputError(next(iter(missing.values())))
     for unit in todo_here:  # fail before anything is written

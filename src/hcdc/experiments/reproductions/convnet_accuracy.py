@@ -83,8 +83,11 @@ class ConvNetAccuracy(Reproduction):
                 "options": SMOKE,
             }
         ),
-        "small": Scale({"methods": ("random", "herding"), "per_class": 10, "networks": 1}),
-        "paper": Scale(seeds=5),
+        "small": Scale(
+            {"methods": ("random", "herding"), "per_class": 10, "networks": 1},
+            takes="half an hour on one core",
+        ),
+        "paper": Scale(seeds=5, takes="days on a GPU"),
     }
 
     def units(self, seeds: Sequence[int]) -> list[Unit]:

@@ -74,8 +74,11 @@ class Filters80(Reproduction):
     axes = ("graphs", "methods")
     scales: ClassVar = {
         "smoke": Scale({**QUICK, "methods": ("random", "hcdc")}),
-        "small": Scale({"graphs": ("cora:35", "citeseer:30"), "methods": ("random", "reach", "hcdc")}),
-        "paper": Scale({"methods": (*ORDER, "reach", "kcenter", "herding")}, 5),
+        "small": Scale(
+            {"graphs": ("cora:35", "citeseer:30"), "methods": ("random", "reach", "hcdc")},
+            takes="about an hour on one core",
+        ),
+        "paper": Scale({"methods": (*ORDER, "reach", "kcenter", "herding")}, 5, "hours on a GPU"),
     }
 
     def units(self, seeds: Sequence[int]) -> list[Unit]:

@@ -64,8 +64,8 @@ class GCNAccuracy(Reproduction):
                 "options": {m: {"epochs": 2, "outer": 2, "inner": 1} for m in ("gcond", "gcondx")},
             }
         ),
-        "small": Scale({"graphs": ("cora:35", "citeseer:30")}),
-        "paper": Scale(seeds=5),
+        "small": Scale({"graphs": ("cora:35", "citeseer:30")}, takes="five minutes on one core"),
+        "paper": Scale(seeds=5, takes="half a day on one core"),
     }
 
     def units(self, seeds: Sequence[int]) -> list[Unit]:

@@ -69,8 +69,8 @@ class Zoo(Reproduction):
                 "full_recipe": QUICK["full_recipe"],
             }
         ),
-        "small": Scale(),
-        "paper": Scale({"graphs": ("cora:35", "citeseer:30")}, 5),
+        "small": Scale(takes="hours on one core"),
+        "paper": Scale({"graphs": ("cora:35", "citeseer:30")}, 5, "hours on a GPU"),
     }
 
     def units(self, seeds: Sequence[int]) -> list[Unit]:

@@ -63,8 +63,8 @@ class GraphsRank(Filters80):
     title = "filters ranked and found on copies of graphs"
     scales: ClassVar = {
         "smoke": Scale({**QUICK, "methods": ("random", "hcdc"), "asks": 2, "descent": 2}),
-        "small": Scale({"graphs": ("cora:35", "citeseer:30")}),
-        "paper": Scale(seeds=5),
+        "small": Scale({"graphs": ("cora:35", "citeseer:30")}, takes="two hours on one core"),
+        "paper": Scale(seeds=5, takes="a day on a GPU"),
     }
 
     def units(self, seeds: Sequence[int]) -> list[Unit]:

@@ -32,7 +32,8 @@ class ImagesRank(NAS201):
     scales: ClassVar = {
         "smoke": Scale({**QUICK, "datasets": ("cifar10",), "per_class": 3}),
         "small": Scale(
-            {**SMALL, "datasets": ("cifar10",), "methods": ("random", "kcenter", "herding", "dm", "hcdc")}
+            {**SMALL, "datasets": ("cifar10",), "methods": ("random", "kcenter", "herding", "dm", "hcdc")},
+            takes="three hours on one core",
         ),
-        "paper": Scale(seeds=5),
+        "paper": Scale(seeds=5, takes="days on a GPU"),
     }

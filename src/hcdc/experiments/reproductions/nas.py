@@ -97,8 +97,8 @@ class NAS(Reproduction):
                 "batch": 20,
             }
         ),
-        "small": Scale({"searchers": ("reinforce",)}),
-        "paper": Scale(seeds=5),
+        "small": Scale({"searchers": ("reinforce",)}, takes="half a minute, from records of nas201"),
+        "paper": Scale(seeds=5, takes="an hour on a GPU"),
     }
 
     def units(self, seeds: Sequence[int]) -> list[Unit]:
@@ -108,7 +108,7 @@ class NAS(Reproduction):
         found = []
         for name in self.searchers:
             if name == "reinforce":  # its replays are over the records' own seeds
-                found.append(self.unit(0, dataset=self.dataset, searcher=name))
+                found.append(self.unit(0, searcher=name))
                 continue
             found += [
                 self.unit(seed, dataset=self.dataset, searcher=name, data=kind)

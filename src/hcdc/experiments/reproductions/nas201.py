@@ -180,8 +180,8 @@ class NAS201(Reproduction):
     axes = ("datasets", "methods", "recipes")
     scales: ClassVar = {
         "smoke": Scale(QUICK),
-        "small": Scale({**SMALL, "methods": ("random", "hcdc")}),
-        "paper": Scale({"methods": ROWS}, 5),
+        "small": Scale({**SMALL, "methods": ("random", "hcdc")}, takes="an hour on one core"),
+        "paper": Scale({"methods": ROWS}, 5, "days on a GPU"),
     }
 
     def units(self, seeds: Sequence[int]) -> list[Unit]:
