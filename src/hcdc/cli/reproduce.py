@@ -10,7 +10,7 @@ import typer
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable, checked_device, settings
-from hcdc.cli._show import last_line, printable, quoted, show_notes, show_progress, write_json
+from hcdc.cli._show import last_line, printable, quoted, say, show_notes, show_progress, write_json
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.experiments.reproductions import (
     REPRODUCTIONS,
@@ -61,6 +61,8 @@ def reproduce(
     table = found.table
     show_rows(table.head, table.rows, quiet)
     show_notes([*table.notes, *found.notes], quiet)
+    if found.figure is not None:
+        say([("figure", found.figure)], quiet)
     if json_file is not None:
         told: dict[str, Any] = {"name": name, "label": kind.label, "scale": scale, "seeds": asked}
         told |= {

@@ -24,11 +24,13 @@ MODULES = (
     "convnet_accuracy",
     "filters_80",
     "gcn_accuracy",
+    "gnn_manifold",
     "gnn_zoo",
     "graphs_rank",
     "images_rank",
     "nas",
     "nas201",
+    "trajectories",
 )
 for _name in MODULES:
     importlib.import_module(f"{__name__}.{_name}")

@@ -155,6 +155,10 @@ class Reproduction(Settings):
     def table(self, found: Sequence[Record]) -> Table:
         """The table of the records, with the paper's numbers beside them."""
 
+    def draw(self, found: Sequence[Record]) -> Any:
+        """The figure of the records, if the result is one; else None."""
+        return None
+
 
 REPRODUCTIONS: dict[str, type[Reproduction]] = {}
 """All reproductions by name, in the order of the list."""

@@ -23,6 +23,7 @@ from hcdc.experiments.reproductions._frame import (
     Unit,
     Work,
 )
+from hcdc.reporting import write_figure
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,14 @@ class Reproduced:
         table: The result, over all units that the file has.
         done, units: Units in the file, and asked for.
         notes: Sentences about units that could not be run.
+        figure: File of the figure, if the result is one.
     """
 
     table: Table
     done: int
     units: int
     notes: Sequence[str]
+    figure: Path | None = None
 
 
 def key(unit: Unit) -> str:
@@ -128,7 +131,9 @@ def reproduce(
     wanted, found = {key(unit) for unit in units}, read(out, what.protocol)
     done = finished(found) & wanted
     found = [r for r in found if "unit" in r and key(r["unit"]) in done]
-    return Reproduced(what.table(found), len(done), len(units), list(missing.values()))
+    drawn = what.draw(found) if found else None
+    figure = None if drawn is None else write_figure(drawn, out.with_suffix(".png"))
+    return Reproduced(what.table(found), len(done), len(units), list(missing.values()), figure)
 
 
 def words(unit: Unit) -> str:

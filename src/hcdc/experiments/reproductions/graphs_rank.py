@@ -40,6 +40,7 @@ from hcdc.experiments.reproductions._graphs import (
 )
 from hcdc.experiments.reproductions.filters_80 import QUICK, Filters80
 from hcdc.search.searchers import searcher
+from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import GraphTask
 from hcdc.truth import TrainedTruth
 
@@ -83,7 +84,7 @@ class GraphsRank(Filters80):
         if unit["method"] == "whole":
             full, _ = task.recipes(len(task.train), 1, task.real_metric)
             truth = self._truth(task, full, work)
-            tried = self._descended(task, None, unit["seed"], work)
+            tried = descended(task, self.space(), None, unit["seed"], work, self.asks, self.descent)
             values = truth.scores(tried, "val")
             best = tried[int(np.argmax(values))]
             found = {"label": "whole", "dataset": unit["dataset"], "seed": unit["seed"]}
@@ -91,7 +92,7 @@ class GraphsRank(Filters80):
             small = work.copy(self.planned(unit, work))
             found = self.judged(unit, small, work, rivals=False)
             truth = self._truth(task, Recipe.from_dict(small.meta["full_recipe"]), work)
-            tried = self._descended(task, small, unit["seed"], work)
+            tried = descended(task, self.space(), small, unit["seed"], work, self.asks, self.descent)
             values = [score(small, config, task, work.device) for config in tried]
             best = tried[int(np.argmax(np.nan_to_num(values, nan=-np.inf)))]
         return [{**found, "found": best, "found_test": truth.score(best, "test"), "tried_scores": values}]
@@ -99,19 +100,6 @@ class GraphsRank(Filters80):
     def _truth(self, task: GraphTask, full: Recipe, work: Work) -> TrainedTruth:
         full = Recipe.from_dict({**full.as_dict(), **self.full_recipe})
         return TrainedTruth(task.to(work.device), self.space(), full, device=work.device)
-
-    def _descended(
-        self, task: GraphTask, small: CondensedDataset | None, seed: int, work: Work
-    ) -> list[Config]:
-        """The filters that hypergradient descent visits on a copy, or on the whole graph."""
-        sets = {}
-        if small is not None:
-            sets = {part: getattr(small, part).to(work.device) for part in ("train", "val")}
-        asking = searcher(
-            "hypergradient", self.space(), seed, task=task.to(work.device), steps=self.descent,
-            restart=self.asks, **sets,
-        )  # fmt: skip
-        return [asking.ask() for _ in range(self.asks)]
 
     def table(self, found: Sequence[Record]) -> Table:
         head = ["graph", "method", "Corr.", "paper", "Perf., %", "paper", "HCDC is"]
@@ -137,3 +125,32 @@ class GraphsRank(Filters80):
                     [graph, TITLES.get(name, name), mean_text(figures[name]), paper[0], perf, paper[1], place]
                 )
         return Table(head, rows)
+
+
+def descended(
+    task: GraphTask,
+    space: PolynomialFilter,
+    small: CondensedDataset | None,
+    seed: int,
+    work: Work,
+    asks: int,
+    steps: int,
+    descents: int = 1,
+) -> list[Config]:
+    """The filters that hypergradient descent visits on a copy, or on the whole graph.
+
+    Args:
+        task, space: What is learned, and the filters.
+        small: The copy; None descends on the whole graph.
+        seed: Seed of the starts.
+        work: Where to run.
+        asks: Filters per descent, the start included.
+        steps: Training steps at each filter; 0 takes the task's recipe.
+        descents: Starts, one after the other.
+    """
+    sets = {}
+    if small is not None:
+        sets = {part: getattr(small, part).to(work.device) for part in ("train", "val")}
+    there = task.to(work.device)
+    asking = searcher("hypergradient", space, seed, task=there, steps=steps, restart=asks, **sets)
+    return [asking.ask() for _ in range(asks * descents)]
