@@ -187,6 +187,17 @@ def test_the_list_has_every_name_and_the_records_that_exist(tmp_path, monkeypatc
         assert row["scales"]["smoke"]["units"] <= row["scales"]["paper"]["units"]
 
 
+def test_hypergradients_are_the_slopes_of_the_drawn_curve(tmp_path):
+    found = reproduce(REPRODUCTIONS["loss-landscape"].at("smoke"), [100], out := tmp_path / "a.jsonl")
+    (record,) = records.read(out)
+    assert record["hypergradient"] == pytest.approx(record["difference"], rel=1e-5, abs=1e-8)
+    assert max(map(abs, record["hypergradient"])) > 1e-3
+    for lam, theta, losses in zip(record["lam"], record["optimum"], record["train_loss"]):
+        assert min(losses) >= 0, (lam, theta)
+    assert found.figure == tmp_path / "a.png"
+    assert found.figure.read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.fixture(scope="module")
 def cifar(tmp_path_factory):
     """Few images, and a table with every cell, connected or not."""

@@ -28,6 +28,7 @@ MODULES = (
     "gnn_zoo",
     "graphs_rank",
     "images_rank",
+    "loss_landscape",
     "nas",
     "nas201",
     "trajectories",

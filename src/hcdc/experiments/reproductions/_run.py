@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from hcdc.core import records
 from hcdc.core.errors import InputError
@@ -146,7 +146,7 @@ def listing(folder: Path) -> list[dict[str, Any]]:
     """Every reproduction: its label, what each scale takes, and its records in ``folder``."""
     rows = []
     for name, kind in sorted(REPRODUCTIONS.items()):
-        scales: ClassVar = {
+        scales = {
             scale: {"units": len(kind.at(scale).units(range(given.seeds))), "takes": given.takes}
             for scale, given in kind.scales.items()
         }
