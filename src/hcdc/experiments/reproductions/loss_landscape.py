@@ -94,7 +94,8 @@ class LossLandscape(Reproduction):
         r = {key: np.asarray(value) for key, value in found[0].items() if isinstance(value, list)}
         figure = new_figure(9.0, 3.8)
         axes = figure.add_subplot(1, 2, 1)
-        axes.contourf(r["theta"], r["lam"], r["train_loss"], levels=20, cmap="Greys")
+        levels = np.unique(np.quantile(r["train_loss"], np.linspace(0, 1, 16)))
+        axes.contourf(r["theta"], r["lam"], r["train_loss"], levels=levels, cmap="Greys")
         axes.plot(r["optimum"], r["lam"], color="#0072B2", label="optimal theta at each lambda")
         axes.set_xlabel("theta")
         axes.set_ylabel("lambda")
@@ -115,11 +116,14 @@ class LossLandscape(Reproduction):
 
 def ridge_task(seed: int, rows: int) -> TableTask:
     """A noisy line in double precision, with as many training as validation rows."""
-    rng, parts = numpy_stream(seed, "loss-landscape"), []
-    for _ in ("train", "val", "test"):
+    rng = numpy_stream(seed, "loss-landscape")
+
+    def drawn() -> Rows:
         x = torch.from_numpy(rng.standard_normal((rows, 1)))
-        parts.append(Rows(x, 0.6 * x[:, 0] + 0.8 * torch.from_numpy(rng.standard_normal(rows))))
-    return TableTask(TableData("line", "generated", *parts, num_classes=None), "ridge", penalty="single")
+        return Rows(x, 0.6 * x[:, 0] + 0.8 * torch.from_numpy(rng.standard_normal(rows)))
+
+    table = TableData("line", "generated", drawn(), drawn(), drawn(), num_classes=None)
+    return TableTask(table, "ridge", penalty="single")
 
 
 def best_loss(task: TableTask, lam: Tensor) -> float:
