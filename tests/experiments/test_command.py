@@ -41,31 +41,6 @@ def test_what_should_not_happen_keeps_its_traceback():
     as_command(lambda: None)
 
 
-@pytest.mark.filterwarnings("ignore:.*found in sys.modules.*:RuntimeWarning")
-@pytest.mark.parametrize(
-    ("module", "arguments"),
-    [
-        ("nas201", ["--table", "absent.csv"]),
-        ("convnet_accuracy", []),
-        ("filters80", ["--sizes", "9", "--seeds", "0"]),
-        ("gcn_accuracy", ["--sizes", "9"]),
-        ("zoo", []),
-    ],
-)
-def test_an_unknown_data_set_is_refused_by_every_module(tmp_path, monkeypatch, capsys, module, arguments):
-    monkeypatch.chdir(tmp_path)
-    name = f"hcdc.experiments.{module}"
-    importlib.import_module(name)
-    monkeypatch.setattr(sys, "argv", [module, "--dataset", "foo", "--out", "r.jsonl", *arguments])
-    with pytest.raises(SystemExit) as left:
-        runpy.run_module(name, run_name="__main__")
-    err = capsys.readouterr().err
-    assert left.value.code == 2, err
-    assert err.startswith("hcdc: ")
-    assert len(err.strip().splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_tables_of_a_record_that_is_not_there(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["tables", str(tmp_path / "absent.jsonl")])
     with pytest.raises(SystemExit) as left:

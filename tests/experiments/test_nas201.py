@@ -11,8 +11,9 @@ from hcdc.core import records
 from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError
 from hcdc.datasets import CondensedDataset, Images, data
-from hcdc.experiments import nas201
 from hcdc.experiments.nas201_rankings import on_same_cells, rankings
+from hcdc.experiments.reproductions import nas201, reproduce
+from hcdc.experiments.reproductions._frame import Work
 from hcdc.spaces import NASBench201
 from hcdc.tasks import ImageTask
 
@@ -23,21 +24,17 @@ QUICK = {"probes": 4, "companions": 0, "probe_steps": 2, "pool": 20}
 def sources(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cifar")
     images, table = write_images(folder / "images.npz"), write_table(folder / "table.csv")
-    return ["--dataset", str(images), "--table", str(table)]
+    return {"datasets": f"{images}:cifar10", "table_file": str(table)}
 
 
 @pytest.fixture
 def command(sources, tmp_path):
-    """Runs the protocol with some arguments more; returns the records so far."""
+    """Runs the protocol with some settings more; returns the records so far."""
     out = tmp_path / "out.jsonl"
 
-    def run(*given, **settings):
-        options = [f"--set=hcdc.{name}={value}" for name, value in {**QUICK, **settings}.items()]
-        plain = [
-            "--seeds", "7", "--draws", "1", "--judges", "3", "--per-class", "1", "--val-per-class", "1",
-            "--steps", "1", "--initialisations", "1", "--device", "cpu", "--out", str(out),
-        ]  # fmt: skip
-        nas201.main([*sources, *plain, *options, *map(str, given)])
+    def run(seeds=(7,), **changes):
+        plain = {"methods": "hcdc", "recipes": nas201.RECIPES, "options": {"hcdc": QUICK}}
+        reproduce(nas201.NAS201.at("smoke", {**sources, **plain, **changes}), seeds, out)
         return list(records.read(out))
 
     run.out = out
@@ -49,7 +46,7 @@ def table_says(cells, column):
 
 
 def test_records_of_hcdc_hold_every_judge_and_what_was_known(command, tmp_path):
-    truth, *found = command("--modes", "probes,weighted", "--keep", tmp_path / "kept")
+    truth, *found = command(modes="probes,weighted")
     assert {(r["label"], r["draw"]) for r in found} == {
         ("random-val", None), ("real-val", None), ("hcdc-probes", 0), ("hcdc-weighted", 0),
     }  # fmt: skip
@@ -76,20 +73,20 @@ def test_records_of_hcdc_hold_every_judge_and_what_was_known(command, tmp_path):
     base, rows = rankings([truth, *found])  # the tables read them
     assert len(on_same_cells(base, rows, all_rows=True)[1]) == len(rows) > 8
     # copies that are kept are not made again, and say which candidates they met
-    files = {file: file.stat().st_mtime_ns for file in (tmp_path / "kept").glob("*.hcdc")}
+    files = {file: file.stat().st_mtime_ns for file in (tmp_path / "out-copies").glob("*.hcdc")}
     assert len(files) == 3
     judges = {config_hash(c) for c in NASBench201().candidates()[: 1512 + 3]}
     for file in files:
         assert not judges & set(CondensedDataset.load(file).meta["candidates"])
-    again = command("--modes", "weighted", "--keep", tmp_path / "kept")[len(found) + 2 :]
-    assert {file: file.stat().st_mtime_ns for file in (tmp_path / "kept").glob("*.hcdc")} == files
+    again = command(modes="weighted")[len(found) + 2 :]
+    assert {file: file.stat().st_mtime_ns for file in (tmp_path / "out-copies").glob("*.hcdc")} == files
     for r in again:
         (old,) = [o for o in found if (o["label"], o["draw"]) == (r["label"], r["draw"])]
         assert (r["loss"], r["condense_seconds"] > 0) == (old["loss"], True)
 
 
 def test_copies_are_judged_by_both_recipes(command):
-    _, one, two = command("--rows", "random", "--cells", 2)
+    _, one, two = command(methods="random", cells=2)
     assert [(r["label"], r["recipe_name"]) for r in (one, two)] == [
         ("random", "calibrated"),
         ("random", "published"),
@@ -106,23 +103,23 @@ def test_copies_are_judged_by_both_recipes(command):
 
 def test_judges_have_initialisations_and_real_images_of_their_seed(command):
     """The same S_train under two judge seeds: both the networks and the images differ."""
-    found = command("--rows", "random", "--recipes", "calibrated", "--seeds", "7,8", "--cells", 2)[1:]
+    found = command((7, 8), methods="random", recipes="calibrated", cells=2)[1:]
     assert [r["seed"] for r in found] == [7, 8]
     assert found[0]["real.repeats"] != found[1]["real.repeats"]
 
 
 def test_a_total_is_split_as_the_original_is(command):
     """Copies of 5 per class hold two for validation, of their own; HCDC has 3 and 2."""
-    given = ("--rows", "random", "--recipes", "calibrated", "--total", "--cells", 2)
-    truth, found = command("--per-class", 5, *given)
+    given = {"methods": "random", "recipes": "calibrated", "total": True, "cells": 2}
+    truth, found = command(per_class=5, **given)
     assert (found["train_size"], found["val_size"], found["total"]) == (30, 20, True)
     assert truth["total"]
     with pytest.raises(InputError, match="at least 2 are needed"):
-        command("--per-class", 1, *given)
+        command(per_class=1, **given)
 
 
 def test_a_set_is_split_within_its_classes(sources):
-    task = ImageTask(data(sources[1]))
+    task = ImageTask(data(sources["datasets"].removesuffix(":cifar10")))
     small = nas201.copy_plan(task, "random", 3, (30, 10)).run()
     whole = small.train
     part = nas201.split(small, 10, seed=4)
@@ -138,25 +135,22 @@ def test_a_set_is_split_within_its_classes(sources):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["--rows", "hcdc,nearest"], "--rows 'nearest' is not known"),
-        (["--modes", "probes,nearest"], "--modes 'nearest' is not known"),
-        (["--recipes", "best"], "--recipes 'best' is not known"),
-        (["--set", "dc.iterations"], "--set dc.iterations: give METHOD.SETTING=NUMBER"),
-        (["--set", "dc.iterations=many"], "--set dc.iterations=many: give METHOD"),
-        (["--set", "dc.iterations=3,4"], "--set dc.iterations=3,4: give METHOD"),
-        (["--set", ".companions=0"], "--set .companions=0: give METHOD"),
-        (["--set", "nearest.k=1"], "method of --set 'nearest' is not known"),
-        (["--set", "hcdc.companion=0"], "'companion' is not known; did you mean 'companions'"),
+        ({"methods": "hcdc,nearest"}, "--set methods 'nearest' is not known"),
+        ({"modes": "probes,nearest"}, "--set modes 'nearest' is not known"),
+        ({"recipes": "best"}, "--set recipes 'best' is not known"),
+        ({"nearest.k": 1}, "method of --set 'nearest' is not known"),
+        ({"hcdc.companion": 0}, "'companion' is not known; did you mean 'companions'"),
         (
-            ["--set", "hcdc.companions=2"],
+            {"hcdc.companions": 2},
             "'companions' of val_method 'probes' must be 0 or at least 4, got 2",
         ),
-        (["--rows", "dm", "--set", "dm.iterations=0"], "'iterations' of method 'dm' must be at least 1"),
+        ({"methods": "dm", "dm.iterations": 0}, "'iterations' of method 'dm' must be at least 1"),
+        ({"table_file": "absent.csv"}, "absent.csv"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(given, words, command):
     with pytest.raises(InputError) as error:
-        command(*given)
+        command(**given)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
     assert not command.out.exists()
@@ -164,9 +158,9 @@ def test_what_cannot_be_is_refused_before_anything_is_written(given, words, comm
 
 def test_settings_go_to_the_ways_that_have_them(sources):
     """One --set serves probes and alignment; the relaxed cell is not trained here."""
-    given = [f"--set=hcdc.{name}" for name in ("companions=0", "trajectories=3", "ridge=2.0")]
-    given += ["--per-class", "1", "--val-per-class", "1", "--out", "unwritten"]
-    protocol = nas201.Protocol(nas201.parser().parse_args([*sources, *given]))
+    given = {"options": {"hcdc": {"companions": 0, "trajectories": 3, "ridge": 2.0}}}
+    what = nas201.NAS201.at("smoke", {**sources, **given})
+    protocol = nas201.Protocol(what, what.units([0])[0], Work())
     assert protocol.way("probes", 0, train_size=10).way.companions == 0
     probes = [protocol.way("probes", seed, train_size=10).way.asked(protocol.space, seed) for seed in (0, 1)]
     assert probes[0] != probes[1]  # a draw of probes is a seed

@@ -11,11 +11,11 @@ from hcdc.core.errors import InputError
 from hcdc.core.ranks import spearman, standard
 from hcdc.experiments import nas201_draws, nas201_figures, tables
 from hcdc.experiments.markdown import filled
-from hcdc.experiments.nas201 import judging_cells
 from hcdc.experiments.nas201_draws import Regrets, Resampled, Samples, draws, mean_text
 from hcdc.experiments.nas201_figures import figure
 from hcdc.experiments.nas201_rankings import ALL, EARLY, RIDGE, SUM, Ranking, rankings
 from hcdc.experiments.nas201_tables import Clock, agreement, copies
+from hcdc.experiments.reproductions.nas201 import judging_cells
 from hcdc.spaces import NASBench201
 
 CLOCK = Clock(short=6.0, long=100.0)

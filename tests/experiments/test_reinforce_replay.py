@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from hcdc.core import records
 from hcdc.experiments import reinforce_replay as replays
 from hcdc.experiments.reinforce_replay import Scored
 
@@ -73,10 +72,9 @@ def test_a_search_picks_the_best_it_has_seen_and_pays_once_for_each_cell():
 
 
 def test_a_copy_that_ranks_the_wrong_way_finds_poor_cells(found, tmp_path):
-    file, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    file = tmp_path / "in.jsonl"
     file.write_text("".join(json.dumps(r) + "\n" for r in found))
-    replays.main([str(file), "--replays", "3", "--out", str(out)])
-    told = {(r["data"], r["recipe"]): r for r in records.read(out)}
+    told = {(r["data"], r["recipe"]): r for r in replays.replays(file, 3)}
     assert all((r["cells"], r["replays"], len(r["test_accuracy"])) == (110, 3, 3) for r in told.values())
     assert np.mean(told["dc", "calibrated"]["test_accuracy"]) < 0.2
     assert np.mean(told["hcdc", "calibrated"]["test_accuracy"]) > 0.7

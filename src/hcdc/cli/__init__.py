@@ -13,7 +13,7 @@ from hcdc.cli._interrupt import one_sentence_while_loading
 
 __all__ = ["main"]
 
-COMMANDS = ("search", "plan", "condense", "evaluate", "trust", "inspect", "report", "demo")
+COMMANDS = ("search", "plan", "condense", "evaluate", "trust", "inspect", "report", "reproduce", "demo")
 """In the order of the help."""
 
 

@@ -119,3 +119,17 @@ Title = Annotated[MaybeText, Option(help="Heading of the page.")]
 _DEMO_OUT = "Folder to write to. Default: demo-out, or demo-out/images with --images."
 DemoOut = Annotated[MaybePath, Option(help=_DEMO_OUT)]
 OfImages = Annotated[bool, Option("--images", help="Use digits and small networks instead of the graph.")]
+
+# --- reproduce ----------------------------------------------------------------------------------------------
+
+ReproductionName = Annotated[MaybeText, Argument(help="The name of a result; --list shows all.")]
+Scale = Annotated[str, Option(help="smoke takes seconds, small an evening; paper is the paper's size.")]
+_SEEDS = "How many seeds, counted from 100, or FIRST:END. Default: the scale's."
+Seeds = Annotated[MaybeText, Option(metavar="N", help=_SEEDS)]
+_SHARD = "Run one part of the units, 0/2 or 1/2; the records of all parts belong together."
+Shard = Annotated[str, Option(metavar="I/N", help=_SHARD)]
+_RECORDS = "File of records to append to. Default: NAME.jsonl. Copies are kept in a folder beside it."
+RecordsOut = Annotated[MaybePath, Option(metavar="FILE", help=_RECORDS)]
+_CHANGE = "Change one setting of the result, e.g. methods=random,hcdc. Repeatable."
+ReproductionSet = Annotated[MaybeTexts, Option("--set", metavar=PAIR, help=_CHANGE)]
+ListNames = Annotated[bool, Option("--list", help="Show all names, what they take and which records exist.")]

@@ -83,14 +83,14 @@ def jsonable(value: Any) -> Any:
     return value
 
 
-def append(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
-    """Append one JSON line under a lock, after removing a half-written last line."""
-    line = json.dumps(jsonable(record), sort_keys=True) + "\n"
+def append(path: str | os.PathLike[str], *several: Mapping[str, Any]) -> None:
+    """Append one JSON line per record, all at once, under a lock, after removing a half-written last line."""
+    lines = "".join(json.dumps(jsonable(record), sort_keys=True) + "\n" for record in several)
     target = Path(path)
     with locked(target.with_name(f".{target.name}.lock")):
         _cut_half_line(target)
         with open(target, "ab") as handle:
-            handle.write(line.encode())
+            handle.write(lines.encode())
             handle.flush()
             os.fsync(handle.fileno())
 

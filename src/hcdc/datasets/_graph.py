@@ -201,7 +201,7 @@ class Graph:
                 from scipy.sparse.linalg import eigsh
 
                 matrix, start = a.to_scipy().astype(np.float64), 1.0 + np.arange(a.shape[0]) % 7
-                low = float(eigsh(matrix, 1, which="SA", v0=start, return_eigenvectors=False)[0])
+                low = float(eigsh(matrix, 1, which="SA", v0=start, tol=1e-6, return_eigenvectors=False)[0])
             elif isinstance(a, SparseMatrix):
                 low = float(torch.linalg.eigvalsh(a.to_dense().double())[0]) if a.nnz else 0.0
             else:

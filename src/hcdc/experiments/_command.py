@@ -15,6 +15,7 @@ import torch
 
 from hcdc.condensers import Plan
 from hcdc.core.errors import HcdcError, InputError, unknown_name
+from hcdc.core.progress import Progress
 from hcdc.datasets import CondensedDataset
 
 
@@ -80,15 +81,19 @@ def kept_file(folder: str | Path, planned: Plan) -> Path:
     return Path(folder) / f"{'-'.join(map(str, named))}.hcdc"
 
 
-def made_copy(planned: Plan, folder: str | Path | None, device: str) -> CondensedDataset:
+def made_copy(
+    planned: Plan, folder: str | Path | None, device: str, progress: Progress | None = None
+) -> CondensedDataset:
     """The copy made by a plan, or read from ``folder`` if it is stored there."""
     if folder is None:
-        return planned.run(device=device)
+        return planned.run(device=device, progress=progress)
     file = kept_file(folder, planned)
     if file.exists() and (kept := CondensedDataset.load(file)).record:
         return kept
     store = file.with_suffix(".checkpoint")
-    return planned.run(device=device, checkpoint=store, done=lambda small: small.save(file))
+    return planned.run(
+        device=device, checkpoint=store, progress=progress, done=lambda small: small.save(file)
+    )
 
 
 def rounded(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Protocol ``nas-search``, REINFORCE: replayed from the records of protocol ``nas201``; nothing is trained.
+"""REINFORCE for ``nas``: replayed from the records of ``nas201``; nothing is trained.
 
 As in the paper, the space is 100 cells, here drawn from the judging cells of ``nas201``, and each cell is
 trained alone. REINFORCE asks 100 times. Its reward is the recorded score of the cell on a copy or, for the
@@ -8,14 +8,12 @@ turn, and the draws of probes of each.
 
 With 8 initialisations, copies of DC are recorded too, but on 120 cells alone, so all copies are searched
 there. With 16 initialisations, random and HCDC's copies are searched on all 512 cells.
-
-    python -m hcdc.experiments.reinforce_replay records/nas201-cifar10.jsonl --out F.jsonl
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,14 +21,14 @@ from typing import Any
 import numpy as np
 
 from hcdc.core import records
+from hcdc.core.errors import InputError
 from hcdc.core.seeds import numpy_stream
-from hcdc.experiments._command import as_command, rounded
 from hcdc.experiments.nas201_rankings import CELLS, METRICS, Array, Record, kind_of, scores_of
-from hcdc.experiments.nas_search import PROTOCOL
 from hcdc.experiments.search_pools import PRICES
 from hcdc.search.searchers import searcher
 from hcdc.spaces import Finite
 
+PROTOCOL = "nas-search"
 ASKS = 100
 REPLAYS = 100
 KINDS = ("-eight", "")
@@ -128,33 +126,27 @@ def replayed(copies: Sequence[Scored], test: Array, replays: int) -> dict[str, A
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("records", help="file of protocol nas201")
-    parser.add_argument("--replays", type=int, default=REPLAYS)
-    parser.add_argument("--out", required=True, help="file to append records to")
-    given = parser.parse_args(arguments)
-    every = list(records.read(given.records))
+def replays(file: str | os.PathLike[str], count: int = REPLAYS) -> list[Record]:
+    """One record per kind of data and recipe, from a file of protocol ``nas201``."""
+    if not os.path.exists(file):
+        raise InputError(
+            f"'{file}' does not exist; it holds the records of 'hcdc reproduce nas201' that REINFORCE "
+            "replays: name it with --set nas201=FILE"
+        )
+    every, found = list(records.read(file)), []
     for kind in KINDS:
-        found = [r for r in every if kind_of(r) == kind]
-        if not found:
+        own = [r for r in every if kind_of(r) == kind]
+        if not own:
             continue
-        rows = scored(found)
+        rows = scored(own)
         cells = min(len(one.scores) for copies in rows.values() for one in copies)
-        test = np.asarray(next(r for r in found if r["label"] == "truth")["test"])[:cells]
-        for (data, recipe), copies in rows.items():
-            records.append(
-                given.out,
-                rounded(records.jsonable({
-                    "protocol": PROTOCOL, "searcher": "reinforce", "data": data, "recipe": recipe,
-                    "cells": cells, "asks": ASKS, "replays": given.replays,
-                    "condensations": len({one.seed for one in copies}),
-                    **replayed(copies, test, given.replays), "environment": records.environment(),
-                })),
-            )  # fmt: skip
-
-
-if __name__ == "__main__":
-    as_command(main)
+        test = np.asarray(next(r for r in own if r["label"] == "truth")["test"])[:cells]
+        found += [
+            {
+                "searcher": "reinforce", "data": data, "recipe": recipe, "cells": cells, "asks": ASKS,
+                "replays": count, "condensations": len({one.seed for one in copies}),
+                **replayed(copies, test, count),
+            }
+            for (data, recipe), copies in rows.items()
+        ]  # fmt: skip
+    return found

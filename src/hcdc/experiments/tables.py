@@ -24,13 +24,13 @@ from hcdc.core.files import write_atomic
 from hcdc.experiments import graph_tables, published_tables, trust_tables
 from hcdc.experiments._command import as_command
 from hcdc.experiments.markdown import filled, table_text
-from hcdc.experiments.nas201 import PROTOCOL as NAS201
 from hcdc.experiments.nas201_draws import mean_text
 from hcdc.experiments.nas201_figures import write_figures
 from hcdc.experiments.nas201_rankings import EARLY, LEARNED, PARAMETERS, RIDGE, SHARED, SUM, kind_of
 from hcdc.experiments.nas201_tables import Clock, Judged, nas201_table
 from hcdc.experiments.nas_search_tables import nas_search_table
 from hcdc.experiments.recorded_tables import RECORDED_TABLES
+from hcdc.experiments.reproductions.nas201 import PROTOCOL as NAS201
 from hcdc.experiments.search_tables import SEARCH_TABLES
 from hcdc.experiments.speed_table import against_table, speed_table
 

@@ -7,7 +7,10 @@ from hcdc.reporting._figures import (
     draw_cost,
     draw_rank_colours,
     draw_scatter,
+    new_figure,
+    plain,
     rank_colours,
+    write_figure,
     write_figures,
 )
 from hcdc.reporting._found import RUNG_HEADINGS, found_lines, read_found, rung_cells
@@ -36,7 +39,9 @@ __all__ = [
     "findings",
     "found_lines",
     "image_grid",
+    "new_figure",
     "payment",
+    "plain",
     "random_curve",
     "rank_colours",
     "read_evaluation",
@@ -46,6 +51,7 @@ __all__ = [
     "short_names",
     "summary_table",
     "validation_choice",
+    "write_figure",
     "write_figures",
     "write_report",
     "write_search_report",

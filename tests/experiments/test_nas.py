@@ -1,4 +1,4 @@
-"""Protocol nas-search on a few images with a made-up table."""
+"""Reproduction ``nas`` on a few images with a made-up table."""
 
 import csv
 import itertools
@@ -8,14 +8,17 @@ from small_cifar import write_images
 
 from hcdc.core import records
 from hcdc.core.errors import InputError
-from hcdc.experiments import nas_search
+from hcdc.experiments.reproductions import nas, reproduce
 from hcdc.truth import COLUMNS, NASBench201Table
 
-QUICK = [
-    "--per-class", "1", "--val-per-class", "1", "--epochs", "1", "--tune-epochs", "0", "--batch", "20",
-    "--set=dc.iterations=1", "--set=dc.outer=1", "--set=dc.width=4", "--set=hcdc.probes=4",
-    "--set=hcdc.companions=0", "--set=hcdc.probe_steps=2", "--set=hcdc.pool=20", "--device", "cpu",
-]  # fmt: skip
+QUICK = {
+    "searchers": "darts-pt-small", "data": nas.DATA, "per_class": 1, "val_per_class": 1, "epochs": 1,
+    "tune_epochs": 0, "batch": 20,
+    "options": {
+        "dc": {"iterations": 1, "outer": 1, "width": 4},
+        "hcdc": {"probes": 4, "companions": 0, "probe_steps": 2, "pool": 20},
+    },
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -28,25 +31,25 @@ def sources(tmp_path_factory):
         for index, numbers in enumerate(itertools.product(range(5), repeat=6)):
             values = [10 + index / 200 + column / 1000 for column in range(len(COLUMNS))]
             rows.writerow([index, "-".join(map(str, numbers)), *values])
-    return ["--dataset", str(write_images(folder / "images.npz")), "--table", str(table)]
+    return {"dataset": str(write_images(folder / "images.npz")), "table_file": str(table)}
 
 
 @pytest.fixture
 def command(sources, tmp_path):
-    """Runs the protocol with some arguments more; returns the records so far."""
+    """Runs the searches with some settings more; returns the records so far."""
     out = tmp_path / "out.jsonl"
 
-    def run(*given):
-        nas_search.main([*sources, *QUICK, "--out", str(out), "--seeds", "7", *map(str, given)])
-        return list(records.read(out)) if out.exists() else []
+    def run(**changes):
+        reproduce(nas.NAS.at("smoke", {**QUICK, **sources, **changes}), [7], out)
+        return list(records.read(out))
 
     return run
 
 
 def test_each_data_set_is_searched_once_and_its_cell_looked_up(command, sources, tmp_path):
-    found = command("--keep", tmp_path / "kept")
+    found = command()
     assert [r["data"] for r in found] == ["random", "dc", "hcdc", "original"]
-    table = NASBench201Table(sources[-1])
+    table = NASBench201Table(sources["table_file"])
     for r in found:
         assert r["test_accuracy"] == pytest.approx(table.lookup(r["cell"], "c10_test_200") / 100, abs=1e-5)
         assert r["val_accuracy"] == pytest.approx(table.lookup(r["cell"], "c10_valid_200") / 100, abs=1e-5)
@@ -62,15 +65,10 @@ def test_each_data_set_is_searched_once_and_its_cell_looked_up(command, sources,
     assert [r["best_probe"] is None for r in found] == [True, True, False, True]
     again = command()
     assert len(again) == len(found)  # nothing is left to run
-    assert len(command("--batch", 10, "--data", "random")) == len(found) + 1  # other settings
-    assert len(command("--set", "dc.iterations=2", "--data", "dc,random")) == len(found) + 2  # another copy
-    assert len(list((tmp_path / "kept").glob("*.hcdc"))) == 3
-
-
-def test_no_search_starts_after_the_limit(command):
-    assert command("--limit", "-1") == []
+    assert len(command(batch=10, data="random")) == len(found) + 1  # other settings
+    assert len(list((tmp_path / "out-copies").glob("*.hcdc"))) == 3
 
 
 def test_unknown_data_is_refused(command):
-    with pytest.raises(InputError, match="--data"):
-        command("--data", "random,herding")
+    with pytest.raises(InputError, match="--set data 'herding' is not known"):
+        command(data="random,herding")

@@ -1,0 +1,160 @@
+"""Runs the units of a reproduction: finished ones are skipped, the others can be split over machines."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hcdc.core import records
+from hcdc.core.errors import InputError
+from hcdc.core.progress import Progress
+from hcdc.experiments.reproductions._frame import (
+    REPRODUCTIONS,
+    SEEDS,
+    Record,
+    Reproduction,
+    Table,
+    Unit,
+    Work,
+)
+from hcdc.reporting import write_figure
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """The outcome of a run.
+
+    Attributes:
+        table: The result, over all units that the file has.
+        done, units: Units in the file, and asked for.
+        notes: Sentences about units that could not be run.
+        figure: File of the figure, if the result is one.
+    """
+
+    table: Table
+    done: int
+    units: int
+    notes: Sequence[str]
+    figure: Path | None = None
+
+
+def key(unit: Unit) -> str:
+    """The identity of a unit."""
+    return json.dumps(unit, sort_keys=True)
+
+
+def read(out: Path, protocol: str) -> list[Record]:
+    """The records of a protocol in a file that may not exist yet."""
+    return [r for r in records.read(out) if r.get("protocol") == protocol] if out.exists() else []
+
+
+def finished(found: Sequence[Record]) -> set[str]:
+    """Keys of the units whose records are complete."""
+    parts = Counter(key(r["unit"]) for r in found if "unit" in r)
+    return {key(r["unit"]) for r in found if "unit" in r and parts[key(r["unit"])] >= r["parts"]}
+
+
+def parse_seeds(text: str) -> list[int]:
+    """``5`` is the first five reported seeds; ``100:105`` names them."""
+    if found := re.fullmatch(r"(\d+):(\d+)", text):
+        seeds = list(range(int(found[1]), int(found[2])))
+    else:
+        seeds = list(range(SEEDS, SEEDS + int(text))) if text.isdigit() else []
+    if not seeds:
+        raise InputError(
+            f"--seeds {text}: give a number such as 5, which means {SEEDS}:{SEEDS + 5}, or FIRST:END"
+        )
+    return seeds
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """``0/2`` and ``1/2`` are the halves."""
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    index, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    if index >= count:
+        raise InputError(f"--shard {text}: give I/N with I from 0 to N - 1, e.g. 0/2 and 1/2")
+    return index, count
+
+
+def reproduce(
+    what: Reproduction,
+    seeds: Sequence[int],
+    out: Path,
+    *,
+    device: str = "cpu",
+    shard: tuple[int, int] = (0, 1),
+    progress: Progress | None = None,
+) -> Reproduced:
+    """Run the units that ``out`` lacks and append their records; then make the table of all that it has.
+
+    Copies are kept in a folder beside ``out`` and used again. Units whose data cannot be had are left out;
+    the loader's sentence is a note.
+
+    Args:
+        what: The reproduction with its settings.
+        seeds: The seeds to run.
+        out: File of records.
+        device: Where to train.
+        shard: ``(i, n)`` runs every n-th unit, from the i-th on.
+        progress: Where progress is reported.
+    """
+    units = what.units(seeds)
+    work = Work(device, out.with_name(f"{out.stem}-copies"), progress)
+    done = finished(read(out, what.protocol))
+    todo = [unit for unit in units[shard[0] :: shard[1]] if key(unit) not in done]
+    missing: dict[str, str] = {}
+    for name in dict.fromkeys(unit["dataset"] for unit in todo if "dataset" in unit):
+        try:
+            work.data(name)
+        except InputError as error:
+            missing[name] = str(error)
+    todo_here = [unit for unit in todo if unit.get("dataset") not in missing]
+    if missing and not todo_here and not done & {key(unit) for unit in units}:
+        raise InputError(next(iter(missing.values())))
+    for unit in todo_here:  # fail before anything is written
+        what.check(unit, work)
+    for number, unit in enumerate(todo_here, 1):
+        work.progress.report(f"{what.name}, unit {number} of {len(todo_here)}: {words(unit)}")
+        begun = time.perf_counter()
+        made = what.run(unit, work)
+        told = {
+            "protocol": what.protocol, "unit": unit, "parts": len(made),
+            "seconds": time.perf_counter() - begun, "environment": records.environment(device),
+        }  # fmt: skip
+        records.append(out, *({**record, **told} for record in made))
+    wanted, found = {key(unit) for unit in units}, read(out, what.protocol)
+    done = finished(found) & wanted
+    found = [r for r in found if "unit" in r and key(r["unit"]) in done]
+    drawn = what.draw(found) if found else None
+    figure = None if drawn is None else write_figure(drawn, out.with_suffix(".png"))
+    return Reproduced(what.table(found), len(done), len(units), list(missing.values()), figure)
+
+
+def words(unit: Unit) -> str:
+    """What tells a unit from others."""
+    given = {name: value for name, value in unit.items() if name != "settings" and value is not None}
+    return ", ".join(f"{name} {value}" for name, value in given.items())
+
+
+def listing(folder: Path) -> list[dict[str, Any]]:
+    """Every reproduction: its label, what each scale takes, and its records in ``folder``."""
+    rows = []
+    for name, kind in sorted(REPRODUCTIONS.items()):
+        scales = {
+            scale: {"units": len(kind.at(scale).units(range(given.seeds))), "takes": given.takes}
+            for scale, given in kind.scales.items()
+        }
+        files = [*folder.glob(f"{kind.protocol}*.jsonl"), *folder.glob(f"records/{kind.protocol}*.jsonl")]
+        files += [file] if (file := folder / f"{name}.jsonl").exists() and file not in files else []
+        counts = {str(file.relative_to(folder)): len(read(file, kind.protocol)) for file in files}
+        kept = {file: count for file, count in counts.items() if count}
+        rows.append(
+            {"name": name, "label": kind.label, "title": kind.title, "scales": scales, "records": kept}
+        )
+    return rows
