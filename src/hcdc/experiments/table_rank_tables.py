@@ -65,7 +65,7 @@ def agreement_table(found: Sequence[Record], figure: str = "spearman") -> str:
     if figure == "test_spearman":
         own = [[one["val_with_test"] for one in of] for of in grouped.values()]
         rows.append(["full-data validation itself", *map(_cell, own)])
-    return table_text(["ranked by", *_head(grouped)], rows)
+    return table_text(["ranked by", *_head(grouped)], _run(rows))
 
 
 def by_test_table(found: Sequence[Record]) -> str:
@@ -86,7 +86,7 @@ def gain_table(found: Sequence[Record]) -> str:
         for words, names in rivals.items():
             cells = [_gain(of, way, names) for of in grouped.values()]
             rows.append([f"`{way.removeprefix('hcdc-')}` minus {words}", *cells])
-    return table_text(["", *_head(grouped)], rows)
+    return table_text(["", *_head(grouped)], _run(rows))
 
 
 def cost_table(found: Sequence[Record]) -> str:
@@ -100,7 +100,12 @@ def cost_table(found: Sequence[Record]) -> str:
             cells.append(" + ".join(f"{part:.1f}" for part in parts) or "-")
         rows.append([words, *cells])
     full = [f"{np.mean([one['full_seconds'] for one in of]):.1f}" for of in grouped.values()]
-    return table_text(["CPU seconds", *_head(grouped)], [*rows, ["the full data itself", *full]])
+    return table_text(["CPU seconds", *_head(grouped)], [*_run(rows), ["the full data itself", *full]])
+
+
+def _run(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """The rows that some case has."""
+    return [row for row in rows if set(row[1:]) != {"-"}]
 
 
 def _gain(of: Sequence[Record], way: str, names: Sequence[str]) -> str:
