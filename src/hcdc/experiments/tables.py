@@ -21,7 +21,7 @@ import numpy as np
 from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
-from hcdc.experiments import graph_tables, published_tables, trust_tables
+from hcdc.experiments import graph_tables, published_tables, table_rank_tables, trust_tables
 from hcdc.experiments._command import as_command
 from hcdc.experiments.markdown import filled, table_text
 from hcdc.experiments.nas201_draws import mean_text
@@ -49,6 +49,10 @@ TABLES: dict[str, tuple[str | None, Callable[[Sequence[Record]], str]]] = {
     "nas-search": ("nas-search", nas_search_table),
     "trust": ("trust-calibration", trust_tables.trust_table),
     "trust-dimensions": ("trust-calibration", trust_tables.dimensions_table),
+    "tables-rank": ("tables-rank", table_rank_tables.agreement_table),
+    "tables-gain": ("tables-rank", table_rank_tables.gain_table),
+    "tables-by-test": ("tables-rank", table_rank_tables.by_test_table),
+    "tables-cost": ("tables-rank", table_rank_tables.cost_table),
     "speed": (None, speed_table),
     "against": (None, against_table),
     **{name: ("search-replay", write) for name, write in {**SEARCH_TABLES, **RECORDED_TABLES}.items()},

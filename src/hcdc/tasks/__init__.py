@@ -2,6 +2,7 @@
 
 from hcdc.tasks._augment import draw_flip_crop, flip_crop, flip_crop_settings
 from hcdc.tasks._base import Task
+from hcdc.tasks._fitted import FittedTask
 from hcdc.tasks._graph import GraphTask
 from hcdc.tasks._image import VALIDATED, ImageTask
 from hcdc.tasks._linear_conv import LinearConvTask
@@ -11,6 +12,7 @@ from hcdc.tasks._table import TableTask
 
 __all__ = [
     "VALIDATED",
+    "FittedTask",
     "GraphTask",
     "ImageTask",
     "LinearConvTask",

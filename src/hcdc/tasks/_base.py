@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
@@ -55,7 +55,8 @@ class Task(ABC):
         data: The data set, with a name and a fingerprint; None for in-memory data.
         flags: Command-line flags that choose among tasks of this kind, such as ``"model"``.
         spaces: Names of suitable search spaces, the default first; empty if the task brings its own.
-        engine: What trains its candidates: ``"lanes"`` (one batch) or ``"streams"`` (one network each).
+        engine: What trains its candidates: ``"lanes"`` (one batch), ``"streams"`` (one network each) or
+            ``"fits"`` (the task's own `fitted`, without gradients).
         train_method: The default way to make S_train.
         preset: The HCDC preset for this task; None takes the defaults.
         anchored: Use the values of full trainings behind original hypergradients as anchors of S_val.
@@ -202,11 +203,16 @@ class Task(ABC):
     def loss(self, outputs: Tensor, data: Any) -> Tensor:
         """Scalar loss of outputs against the labels (and weights) of ``data``; convex in the outputs.
 
-        By default the weighted mean of the cross-entropy, or of half the squared error.
+        By default the weighted mean of `losses`.
         """
+        return weighted_mean(self.losses(outputs, data), data.weight)
+
+    def losses(self, outputs: Tensor, data: Any) -> Tensor:
+        """Loss of each example ``[m]``: the cross-entropy for classes, half the squared error for values."""
         if self.num_classes is None:
-            return weighted_mean((outputs.squeeze(-1) - data.y).square() / 2, data.weight)
-        return weighted_mean(F.cross_entropy(outputs, data.y, reduction="none"), data.weight)
+            errors: Tensor = outputs.squeeze(-1) - data.y
+            return errors.square() / 2
+        return F.cross_entropy(outputs, data.y, reduction="none")
 
     def penalty(self, params: Params, lam: Tensor) -> Tensor:
         """Scalar regulariser in the training loss (including weight decay); 0 by default."""
@@ -310,9 +316,11 @@ class Task(ABC):
 
     def unweighable(self) -> str:
         """Why S_val cannot be weighted real examples, and what to choose instead; empty if it can."""
-        if self.num_classes is not None:
-            return ""
-        return "weights are fitted to losses of classes, and this task has none; choose 'probes' or 'both'"
+        return ""
+
+    def without_gradients(self) -> str:
+        """Why examples cannot be learned by gradients, and what to choose instead; empty if they can."""
+        return ""
 
     def val_method(self, truth: bool) -> str:
         """HCDC's default way to make S_val, with or without a table of full-data results."""
@@ -437,6 +445,10 @@ class Task(ABC):
             change(recipe, steps=max(1, recipe.steps // 2)),
             change(recipe, lr=2 * recipe.lr),
         ]
+
+    def fitted(self, config: Config, train: Any, seed: int) -> Callable[[Any], Tensor]:
+        """A candidate trained on ``train``, as a function of labelled sets; for the engine ``"fits"``."""
+        raise InputError(f"a {self.kind} task fits no candidates; its engine must not be 'fits'")
 
     def lanes(self, data: Any, device: torch.device | str) -> int:
         """How many candidates to train at once: enough to fill the machine, few enough to fit its memory.

@@ -20,6 +20,8 @@ from hcdc.tasks._registry import register_task
 
 MODELS = ("ridge", "logistic", "mlp")
 PENALTIES = ("per-feature", "single")
+MOST_LANES, AT_ONCE = 256, 2**20
+"""Most candidates trained at once, and the most numbers of rows and hidden units that all of them take up."""
 
 
 @register_task
@@ -168,6 +170,12 @@ class TableTask(Task):
         """``model``: ``linear`` (ridge or logistic regression) or ``mlp``."""
         linear = "ridge" if data.num_classes is None else "logistic"
         return cls(data, linear if model == "linear" else model, **flags)
+
+    def lanes(self, data: Rows, device: torch.device | str) -> int:
+        """More lanes for smaller tables, whose steps would otherwise be overhead."""
+        usual = super().lanes(data, device)
+        numbers = len(data) * (self.features + self.width if self.model == "mlp" else self.features)
+        return max(usual, min(MOST_LANES, AT_ONCE // numbers))
 
     def init(self, generator: torch.Generator) -> Params:
         """Weights with variance 1 / inputs, biases 0; lambda penalises ``weight`` ``[d, k]``."""

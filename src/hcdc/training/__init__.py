@@ -29,6 +29,7 @@ from hcdc.training._engine import (
     score,
     train,
 )
+from hcdc.training._fits import Fits
 from hcdc.training._gcn import GCNRecipe, gcn_accuracy, gcn_inputs, gcn_logits, train_gcn
 from hcdc.training._job import Job, Predictor, Result, group_by_recipe
 from hcdc.training._lanes import Lanes
@@ -50,6 +51,7 @@ __all__ = [
     "CapturedMany",
     "ConvNetRecipe",
     "Engine",
+    "Fits",
     "GCNRecipe",
     "Groups",
     "Job",

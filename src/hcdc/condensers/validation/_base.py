@@ -199,6 +199,12 @@ def register_validation(way: W) -> W:
     return way
 
 
+def refuse_without_gradients(name: str, task: Task) -> None:
+    """Refuse a task whose model has no gradients, for a way that needs them."""
+    if why := task.without_gradients():
+        raise InputError(f"val_method '{name}': {why}")
+
+
 def make_validation(
     name: str, task: Task, preset: str | None = None, options: Mapping[str, Any] | None = None
 ) -> Validation:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn import functional as F
 
 from hcdc.condensers.validation._probing import Array, Companions, rank_targets
 from hcdc.condensers.validation._settings import Probing
@@ -26,7 +25,7 @@ def example_losses(task: Task, networks: Sequence[Predictor], data: Any) -> Arra
     """Loss of every trained candidate on every example ``[m, n]``, mean over repeats."""
     rows = []
     for predict in networks:
-        each = [F.cross_entropy(outputs, data.y, reduction="none") for outputs in predict(data)]
+        each = [task.losses(outputs, data) for outputs in predict(data)]
         rows.append(torch.stack(each).mean(0).double())
     return torch.stack(rows).cpu().numpy()
 
@@ -66,8 +65,8 @@ def weigh_examples(
     (sum over probes and companions of the correlation times the root of their number) and weights them. It
     only uses the matrix of losses, no gradients. Companions count as much as the probes in the weights.
 
-    Every class of the pool is represented: its clearest example is kept, with a weight of at least `FLOOR`
-    times the mean if no other example of the class has any.
+    Every class of the pool is represented (values are one class): its clearest example is kept, with a weight
+    of at least `FLOOR` times the mean if no other example of the class has any.
 
     Returns:
         S_val and its Spearman on the probes, ``probe_spearman`` (``probe_correlation`` in older records).
@@ -80,7 +79,7 @@ def weigh_examples(
     for members, scores in groups:
         centred = _centred(example_losses(task, members, pool))
         clear += rank_targets(scores).numpy() @ centred / np.sqrt((centred**2).sum(0) + 1e-12)
-    kept = clearest(clear, pool.y.cpu().numpy(), val_size)
+    kept = clearest(clear, _groups(task, pool), val_size)
     chosen = task.subset(pool, torch.from_numpy(kept).to(pool.y.device))
     rows, targets = [], []
     for members, scores in groups:
@@ -94,7 +93,7 @@ def weigh_examples(
             "on every validation example the probes' losses rise with their full-data scores, so no weights "
             "rank them; choose val_method 'probes', or train longer on the copy"
         )
-    weight = with_every_class(weight / weight.sum() * len(weight), clear[kept], chosen.y.cpu().numpy())
+    weight = with_every_class(weight / weight.sum() * len(weight), clear[kept], _groups(task, chosen))
     reached = spearman(np.asarray(truth), rows[0] @ weight)
     weighted = task.replace(chosen, {"weight": torch.from_numpy(weight).to(chosen.x)})
     return weighted, [{"step": 1, "probe_spearman": float(reached), "nonzero": int((weight > 0).sum())}]
@@ -120,6 +119,14 @@ def with_every_class(weight: Array, clear: Array, labels: NDArray[np.int64]) -> 
     weight[without] = FLOOR
     found: Array = weight / weight.sum() * len(weight)
     return found
+
+
+def _groups(task: Task, data: Any) -> NDArray[np.int64]:
+    """The class of each example; regression has one."""
+    if task.num_classes is None:
+        return np.zeros(len(data), np.int64)
+    labels: NDArray[np.int64] = data.y.cpu().numpy()
+    return labels
 
 
 def _centred(losses: Array) -> Array:

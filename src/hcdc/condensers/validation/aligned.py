@@ -11,10 +11,17 @@ import torch
 
 from hcdc.condensers._cost import Expense
 from hcdc.condensers.validation._alignment import learn_validation
-from hcdc.condensers.validation._base import Made, Validation, Work, register_validation
+from hcdc.condensers.validation._base import (
+    Made,
+    Validation,
+    Work,
+    refuse_without_gradients,
+    register_validation,
+)
 from hcdc.condensers.validation._expected import alignment_cost
 from hcdc.condensers.validation._points import Learned
 from hcdc.condensers.validation._settings import Alignment
+from hcdc.core.errors import InputError
 from hcdc.core.settings import setting
 from hcdc.spaces import Space
 from hcdc.tasks import Task
@@ -34,6 +41,12 @@ class Aligning(Alignment, Validation):
         return dataclasses.replace(self, distance="scaled_l2")
 
     def refuse(self, task: Task, space: Space, seed: int) -> None:
+        refuse_without_gradients(self.name, task)
+        if all(each.visibility != "alignment" for each in space.dimensions()):
+            raise InputError(
+                f"val_method '{self.name}': no loss depends on the hyperparameters of space '{space.name}', "
+                "so all hypergradients are 0; choose 'probes' or 'weighted'"
+            )
         self.check_for(task, space)
         super().refuse(task, space, seed)
 

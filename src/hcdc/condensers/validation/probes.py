@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hcdc.condensers._cost import Expense
-from hcdc.condensers.validation._base import Made, Validation, Work, register_validation
+from hcdc.condensers.validation._base import (
+    Made,
+    Validation,
+    Work,
+    refuse_without_gradients,
+    register_validation,
+)
 from hcdc.condensers.validation._examples import learn_examples
 from hcdc.condensers.validation._probing import probe_configs
 from hcdc.condensers.validation._settings import Probing
@@ -31,6 +37,10 @@ class Probes(Probing, Validation):
 
     name = "probes"
     fixed = frozenset({"ridge"})
+
+    def refuse(self, task: Task, space: Space, seed: int) -> None:
+        refuse_without_gradients(self.name, task)
+        super().refuse(task, space, seed)
 
     def asked(self, space: Space, seed: int) -> list[Config]:
         return probe_configs(space, self.probes, seed)
