@@ -61,6 +61,7 @@ POOLS: Mapping[str, Section] = {
         },
     ),
     "physics": COPIED,
+    "physics-filters": COPIED,
     "resnet": COPIED,
 }
 MARGIN = 0.02
