@@ -88,7 +88,8 @@ def show_list(json_file: Path | None, quiet: bool) -> None:
     for row in [] if quiet else every:
         typer.echo(f"{row['name']} ({row['label']}): {row['title']}")
         for scale, told in row["scales"].items():
-            typer.echo(f"  {scale:<7}  {told['units']} units, {told['takes']}")
+            units = "1 unit" if told["units"] == 1 else f"{told['units']} units"
+            typer.echo(f"  {scale:<7}  {units}, {told['takes']}")
         for file, count in row["records"].items():
             typer.echo(f"  records  {count} in {printable(file)}")
     if json_file is not None:
