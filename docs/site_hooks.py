@@ -107,7 +107,10 @@ def rewritten(markdown: str, page: str) -> str:
 def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
-    made = {f"examples/{path.stem}.md": example_page(path.read_text()) for path in (ROOT / "examples").glob("*.py")}
+    made = {
+        f"examples/{path.stem}.md": example_page(path.read_text())
+        for path in (ROOT / "examples").glob("*.py")
+    }
     for path in (ROOT / "docs" / "notebooks").glob("*.ipynb"):
         made[f"notebooks/{path.stem}.md"] = notebook_page(path.read_text())
     made["reference/command-line.md"] = command_page()
@@ -172,7 +175,9 @@ def faults(site: Path) -> list[str]:
             elif parts.fragment and there in pages and unquote(parts.fragment) not in pages[there].names:
                 found.append(f"{name} links to {target}, which has no such anchor")
     for style in site.rglob("*.css"):
-        found += [f"{style.relative_to(site)} loads {target}" for target in IN_STYLES.findall(style.read_text())]
+        found += [
+            f"{style.relative_to(site)} loads {target}" for target in IN_STYLES.findall(style.read_text())
+        ]
     return found
 
 

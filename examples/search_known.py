@@ -4,8 +4,8 @@
     python search_known.py 1m results.csv           # one column per parameter, and val: higher is better
     python search_known.py 1m sqlite:///study.db    # any storage of Optuna, with one study in it
 
-Known results cost none of the budget, teach the search which stand-ins to believe, and may win. A known winner is
-trained once more before its score is reported. Parameters must lie in the ranges of the objective.
+Known results cost none of the budget, teach the model of the search, and may win. A known winner is trained
+once more before its score is reported. Parameters must lie in the ranges of the objective.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def test_examples_of_docstrings_run(tmp_path, monkeypatch):
 
 
 def test_figures_of_the_pages_are_those_of_the_results():
-    """Correlations that a guide quotes stand in docs/results.md, whose tables are written from the records."""
+    """What a guide quotes stands in docs/results.md, whose tables are written from the records."""
     known = (ROOT / "docs" / "results.md").read_text()
     for page in (ROOT / "docs").glob("*/*.md"):
         text = BLOCK.sub("", page.read_text())
@@ -172,9 +172,9 @@ def hooks():
 
 
 def test_links_out_of_the_docs_lead_to_pages(hooks):
-    text = "[a](../../examples/own_task.py) [b](../results.md#search) [c](../../records/tuning) [d](nothing.md)"
+    text = "[a](../../examples/own_task.py) [b](../results.md#search) [c](../../records/tuning) [d](no.md)"
     assert hooks.rewritten(text, "docs/guides/my-table.md") == (
-        "[a](../examples/own_task.md) [b](../results.md#search) c (`records/tuning`) [d](nothing.md)"
+        "[a](../examples/own_task.md) [b](../results.md#search) c (`records/tuning`) [d](no.md)"
     )
 
 

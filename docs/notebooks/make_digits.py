@@ -17,14 +17,15 @@ CELLS = [
     ("markdown", """\
 # Digits: a search, and whether to believe it
 
-1,797 handwritten digits, a small network, one minute. You need `pip install '.[learn,plot]'`."""),
+1,797 handwritten digits, a small network, half a minute of one core. You need `pip install '.[learn,plot]'`."""),
     ("code", """\
 import warnings
 
-import hcdc
 from matplotlib import pyplot as plt
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
+
+import hcdc
 
 warnings.filterwarnings("ignore")  # short trainings do not converge, and are not meant to
 
@@ -49,13 +50,13 @@ def objective(trial, data):
     return data.score(model.predict_proba(data.val[0]), probabilities=True)"""),
     ("markdown", "## Does a ladder pay?"),
     ("code", """\
-plan = hcdc.plan(objective, full, rungs=["short:0.1"], budget="60s")
+plan = hcdc.plan(objective, full, rungs=["short:0.1"], budget="30s")
 print(plan.pays, "-", plan.why)
 for rung in plan.rungs:
     print(f"{rung.name:10} {rung.price:.2f} s each, {rung.candidates} candidates")"""),
     ("markdown", "## Search"),
     ("code", """\
-found = hcdc.search(objective, full, rungs=["short:0.1"], budget="60s")
+found = hcdc.search(objective, full, rungs=["short:0.1"], budget="30s")
 print({name: round(value, 5) for name, value in found.best.items()})
 print("score", found.score, "90 % interval", found.interval)
 for rung in found.rungs:
@@ -75,10 +76,11 @@ Its audit sample was drawn at random before anything was scored, and trained in 
 for name, trust in found.trust.items():
     print(f"{name}: {trust.verdict}; {trust.why}")
     for dimension in trust.dimensions:
-        print(f"  {dimension.name}: {dimension.verdict}, explains {dimension.importance:.0%} of the full score")"""),
+        print(f"  {dimension.name}: {dimension.verdict}, importance {dimension.importance:.0%}")"""),
     ("markdown", """\
-A minute buys few audits, so expect "unknown" or "keep open": the stand-in may discard candidates, and should not pick the winner. The winner
-above was picked by full trainings. For a firmer answer, ask `hcdc.trust(objective, full, rung="short:0.1", probes=24)`."""),
+Half a minute buys few audits, so expect "unknown" or "keep open": the stand-in may discard candidates, and should
+not pick the winner. The winner above was picked by full trainings. For a firmer answer, ask
+`hcdc.trust(objective, full, rung="short:0.1", probes=24)`."""),
 ]  # fmt: skip
 
 
