@@ -7,15 +7,16 @@ if (location.protocol === "file:") {
       frame.hidden = true
       document.body.appendChild(frame)
       const inside = frame.contentWindow
+      const base = new URL(url, location.href)
       inside.postMessage = data => this.dispatchEvent(new MessageEvent("message", { data }))
       inside.importScripts = (...urls) => urls.reduce((before, next) => before.then(() => load(next)), Promise.resolve())
       const load = source => new Promise(loaded => {
         const script = inside.document.createElement("script")
-        script.src = new URL(source, url).href
+        script.src = new URL(source, base).href
         script.onload = loaded
         inside.document.body.appendChild(script)
       })
-      this.ready = load(url)
+      this.ready = load(base.href)
       this.inside = inside
       this.frame = frame
     }

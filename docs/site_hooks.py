@@ -33,7 +33,7 @@ IN_STYLES = re.compile(r"(?:url\(|@import)\s*['\"]?((?:https?:)?//[^)'\"]+)")
 def example_page(text: str) -> str:
     """A page for an example script: its first line, its docstring and its code."""
     told = (ast.get_docstring(ast.parse(text)) or "").split("\n", 1)
-    rest = told[1].strip() if len(told) > 1 else ""
+    rest = told[1].strip("\n") if len(told) > 1 else ""
     code = text.split('"""', 2)[2].strip()
     return f"# {told[0].rstrip('.')}\n\n{rest}\n\n```python\n{code}\n```\n"
 

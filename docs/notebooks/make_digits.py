@@ -17,7 +17,8 @@ CELLS = [
     ("markdown", """\
 # Digits: a search, and whether to believe it
 
-1,797 handwritten digits, a small network, half a minute of one core. You need `pip install '.[learn,plot]'`."""),
+1,797 handwritten digits, a small network, half a minute on one core. You need
+`pip install '.[learn,plot]'`."""),
     ("code", """\
 import warnings
 
@@ -78,8 +79,8 @@ for name, trust in found.trust.items():
     for dimension in trust.dimensions:
         print(f"  {dimension.name}: {dimension.verdict}, importance {dimension.importance:.0%}")"""),
     ("markdown", """\
-Half a minute buys few audits, so expect "unknown" or "keep open": the stand-in may discard candidates, and should
-not pick the winner. The winner above was picked by full trainings. For a firmer answer, ask
+Half a minute buys few audits, so expect "unknown" or "keep open": the stand-in may discard candidates, and
+should not pick the winner. The winner above was picked by full trainings. For a firmer answer, ask
 `hcdc.trust(objective, full, rung="short:0.1", probes=24)`."""),
 ]  # fmt: skip
 
