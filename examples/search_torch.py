@@ -2,7 +2,7 @@
 
     python search_torch.py 1m
 
-The budget is everything that the search may spend. `data.epochs(12)` is 12 in a full training and fewer where
+The budget is everything that the search may spend. `data.epochs(8)` is 8 in a full training and fewer where
 the search tries a short one; `data.score` turns outputs into the number to rank by.
 """
 
@@ -28,7 +28,7 @@ def digits() -> hcdc.FullData:
 
 
 def objective(trial, data) -> float:
-    width = trial.suggest_int("width", 4, 32, log=True)
+    width = trial.suggest_int("width", 4, 16, log=True)
     dropout = trial.suggest_float("dropout", 0.0, 0.7)
     lr = trial.suggest_float("lr", 1e-4, 1e-1, log=True)
     model = nn.Sequential(
@@ -38,7 +38,7 @@ def objective(trial, data) -> float:
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     train = data.loader("train", batch_size=64)
     model.train()
-    for _ in range(data.epochs(12)):
+    for _ in range(data.epochs(8)):
         for x, y in train:
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(x), y).backward()

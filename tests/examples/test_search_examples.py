@@ -48,7 +48,7 @@ def test_example(name, data, needs, least, keys, monkeypatch):
 
 
 def test_known_results_are_probes(tmp_path, monkeypatch):
-    """From a study, its storage or a CSV file; they cost nothing, and the space may be decided by them."""
+    """From the storage of a study or a CSV file; they cost nothing, and may win."""
     pytest.importorskip("sklearn")
     optuna = pytest.importorskip("optuna")
     monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
@@ -71,5 +71,5 @@ def test_known_results_are_probes(tmp_path, monkeypatch):
     table.write_text("\n".join(["width,lr,val", *rows]) + "\n")
     for source in (storage, str(table)):
         found = hcdc.search(objective, full, known=example.known_results(source), budget=12, seed=0)
-        assert found.spec["known"]["trials" if source == storage else "name"] in (6, "csv")
-        assert found.score >= max(study.best_value, 0.45) - 1e-9
+        assert found.score >= study.best_value  # a known winner is trained once more
+        assert found.seconds <= 1.1 * 12  # the six known results cost nothing
