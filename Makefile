@@ -9,7 +9,7 @@ SOURCE := src tests benchmarks
 # The machine has few cores and tests run side by side: one thread each.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install demo demo-images test imports lint format bench clean
+.PHONY: help install demo demo-images test imports lint format docs bench clean
 
 help:
 	@echo "make install   make .venv with the command 'hcdc' in it"
@@ -18,6 +18,7 @@ help:
 	@echo "make test      import rules and the fast test suite"
 	@echo "make lint      ruff and mypy"
 	@echo "make format    rewrite the source in the house style"
+	@echo "make docs      the documentation as a site in build/site; fails on dead links and remote references"
 	@echo "make bench     speed and memory; writes benchmarks/records"
 	@echo "make clean     remove .venv and caches"
 
@@ -50,6 +51,9 @@ lint: install
 format: install
 	$(BIN)/ruff check --fix $(SOURCE)
 	$(BIN)/ruff format $(SOURCE)
+
+docs: install
+	$(BIN)/mkdocs build --strict --quiet
 
 bench: install
 	for file in $(filter-out benchmarks/against.py, $(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done

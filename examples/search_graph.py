@@ -20,11 +20,9 @@ import hcdc
 def papers() -> hcdc.FullData:
     """CiteSeer, which comes with the package: 2,110 papers, their words and citations."""
     given = hcdc.data("citeseer-embedded")
-    edge_index, _ = given.graph.edges()
-    graph = Data(x=given.graph.x.to_dense(), edge_index=edge_index, y=given.y)
+    graph = Data(x=given.graph.x.to_dense(), edge_index=given.graph.edges()[0], y=given.y)
     for part in ("train", "val", "test"):
-        graph[f"{part}_mask"] = torch.zeros(graph.num_nodes, dtype=torch.bool)
-        graph[f"{part}_mask"][getattr(given, part)] = True
+        graph[f"{part}_mask"] = torch.isin(torch.arange(graph.num_nodes), getattr(given, part))
     return hcdc.FullData(graph)
 
 
@@ -42,10 +40,8 @@ def objective(trial, data) -> float:
     graph = data.train
     width, dropout = trial.suggest_int("width", 4, 32, log=True), trial.suggest_float("dropout", 0.0, 0.8)
     model = GCN(graph.num_features, width, data.num_classes, dropout)
-    lr, decay = (
-        trial.suggest_float("lr", 1e-3, 1e-1, log=True),
-        trial.suggest_float("decay", 1e-5, 1e-1, log=True),
-    )
+    lr = trial.suggest_float("lr", 1e-3, 1e-1, log=True)
+    decay = trial.suggest_float("decay", 1e-5, 1e-1, log=True)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr, weight_decay=decay)
     for _ in range(data.epochs(12)):
         optimizer.zero_grad()

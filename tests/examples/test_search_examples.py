@@ -17,6 +17,7 @@ CASES = [
     ("search_graph", "papers", ["torch_geometric"], 0.45, {"width", "dropout", "lr", "decay"}),
     ("search_conditional", "digits", [], 0.85, {"model", "alpha"}),
     ("search_pruner", "digits", [], 0.8, {"width", "lr"}),
+    ("search_known", "digits", ["optuna"], 0.8, {"width", "lr"}),
 ]
 
 
@@ -44,3 +45,31 @@ def test_example(name, data, needs, least, keys, monkeypatch):
     assert found.warnings == []
     if name == "search_graph":
         assert found.parts["test"] > 0.4  # six classes
+
+
+def test_known_results_are_probes(tmp_path, monkeypatch):
+    """From the storage of a study or a CSV file; they cost nothing, and may win."""
+    pytest.importorskip("sklearn")
+    optuna = pytest.importorskip("optuna")
+    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
+    example, now = import_module_or_file(str(FOLDER / "search_known.py")), [0.0]
+    full, asked = example.digits(), []
+
+    def objective(trial, data):
+        now[0] += 1.0
+        asked.append(trial.suggest_int("width", 4, 64, log=True))
+        return 0.5 - trial.suggest_float("lr", 1e-4, 1e-1, log=True)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(example, "objective", objective)
+    study = example.study_of_full_trainings(full, 6)
+    assert (len(study.trials), len(asked)) == (6, 6)
+    storage = f"sqlite:///{tmp_path}/study.db"
+    optuna.copy_study(from_study_name=study.study_name, from_storage=study._storage, to_storage=storage)
+    table = tmp_path / "results.csv"
+    rows = [f"{t.params['width']},{t.params['lr']!r},{t.value!r}" for t in study.trials]
+    table.write_text("\n".join(["width,lr,val", *rows]) + "\n")
+    for source in (storage, str(table)):
+        found = hcdc.search(objective, full, known=example.known_results(source), budget=60, seed=0)
+        assert found.score >= study.best_value  # a known winner is trained once more
+        assert found.seconds <= 1.1 * 60  # the six known results cost nothing

@@ -392,7 +392,7 @@ def test_an_unknown_table_is_refused_and_nothing_is_written(tmp_path):
     assert document.read_text() == "<!-- agreements -->\n<!-- /agreements -->\n"
 
 
-DOCUMENTS = ("README.md", "docs/results.md", "records/history.md")
+DOCUMENTS = ("README.md", "docs/results.md", "docs/methods/index.md", "records/history.md")
 
 
 @pytest.fixture(scope="module")
