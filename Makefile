@@ -53,7 +53,7 @@ format: install
 	$(BIN)/ruff format $(SOURCE)
 
 docs: install
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: install
 	for file in $(filter-out benchmarks/against.py, $(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
