@@ -41,8 +41,8 @@ class FittedTask(Task):
         >>> def fit(config, x, y, seed):
         ...     centres = np.stack([x[y == c].mean(0) for c in range(3)])
         ...     return lambda rows: -config["scale"] * ((rows[:, None] - centres) ** 2).sum(2)
-        >>> iris = hcdc.data(*sklearn.datasets.load_iris(return_X_y=True))
-        >>> task = hcdc.tasks.FittedTask(iris, fit)
+        >>> from sklearn.datasets import load_iris
+        >>> task = hcdc.tasks.FittedTask(hcdc.data(load_iris(return_X_y=True)), fit)
     """
 
     kind = "fitted"
