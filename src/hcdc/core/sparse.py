@@ -142,8 +142,8 @@ class SparseMatrix:
     def polynomial(self, coefficients: Tensor, dense: Tensor) -> Tensor:
         """sum_k c_k M^k dense for a square M and constant c, with one product per power.
 
-        Differentiable once, in ``dense``, by plain reverse mode; not for ``torch.func``. Every term is rounded
-        as if multiplied and added by itself.
+        Differentiable once, in ``dense``, by plain reverse mode; not for ``torch.func``. Each term is
+        rounded as if multiplied and added by itself.
 
         Args:
             coefficients: c ``[B, K + 1]``.

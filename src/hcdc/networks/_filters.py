@@ -198,3 +198,9 @@ class GCN(Network):
         """Logits ``[n, classes]``; lambda is not read."""
         first = params["W0_0"]
         return self._filters.forward(params, torch.tensor([0.0, 1.0]).to(first), graph)
+
+    def forward_lanes(self, params: Params, lam: Any, graph: Graph) -> Tensor | None:
+        """Logits ``[B, n, classes]`` of B lanes; lambda is not read."""
+        first = params["W0_0"]
+        fixed = torch.tensor([0.0, 1.0]).to(first).expand(len(first), 2)
+        return self._filters.forward_lanes(params, fixed, graph)
