@@ -14,7 +14,7 @@ from hcdc.experiments import graph_cost, graph_tables
 from hcdc.spaces import PolynomialFilter
 from recipes import change_recipes
 
-QUICK = {"steps": 2, "iterations": 1}
+QUICK = {"steps": 4, "check": 1, "lr": 0.05, "iterations": 1}
 JUDGES = 6
 
 

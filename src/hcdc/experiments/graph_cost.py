@@ -23,6 +23,7 @@ from scipy import stats
 
 from hcdc.condensers import Plan, plan
 from hcdc.core import records
+from hcdc.core.configs import Config
 from hcdc.core.errors import InputError
 from hcdc.core.ranks import spearman
 from hcdc.core.ridge import kernel_ridge
@@ -106,6 +107,21 @@ def _planned(
     return plan(task, PolynomialFilter(), method="hcdc", train_size=size, seed=seed, options=own, **given)
 
 
+class RecordedTruth(ListedTruth):
+    """Full-data results from a record of ``filters-80``."""
+
+    def __init__(self, configs: Sequence[Config], source: Mapping[str, Any]):
+        scores = zip(configs, source["truth"], source["test"], strict=True)
+        super().__init__([(c, {"val": v, "test": t}) for c, v, t in scores], "the record of filters-80")
+        self.judge = int(source["judge_seed"])
+
+    def spec(self) -> dict[str, Any]:
+        return {"name": "filters-80", "judge_seed": self.judge}
+
+    def words(self) -> str:
+        return f"recorded by filters-80, seed {self.judge}"
+
+
 def known_record(path: str | Path, dataset: str, judge: int) -> dict[str, Any]:
     """A record of ``filters-80`` with the truth and the rivals of one draw of candidates."""
     for record in records.read(path):
@@ -125,11 +141,10 @@ def judged(
     """How each copy, and the regression on its trainings, rank the candidates of a recorded evaluation."""
     space = PolynomialFilter()
     configs = space.sample(source["candidates"], numpy_stream(judge, "judge"))
-    rows = [(c, {"val": v, "test": t}) for c, v, t in zip(configs, source["truth"], source["test"])]
     first, *others = made
     found = evaluate(
         made[first], candidates=configs, seed=judge, task=task, device=device, rivals=False,
-        truth=ListedTruth(rows, "filters-80"),
+        truth=RecordedTruth(configs, source),
         beside={json.dumps(key): made[key] for key in others},
     )  # fmt: skip
     ranked = {first: found, **dict(zip(others, found.rivals))}
