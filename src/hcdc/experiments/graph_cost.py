@@ -150,7 +150,7 @@ def judged(
     ranked = {first: found, **dict(zip(others, found.rivals))}
     fresh = np.stack([space.encode(config).double().numpy() for config in configs])
     recorded = {r["name"]: r for r in source["rivals"] if r["name"] in RIVALS}
-    told = []
+    told: list[dict[str, Any]] = []
     for (objective, trainings), result in ranked.items():
         probes = made[objective, trainings].meta["probes"]
         at, scores = np.asarray(probes["lam"], np.float64), stats.rankdata(probes["score"])

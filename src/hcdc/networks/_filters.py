@@ -150,7 +150,7 @@ def _polynomial(p: Matrix | None, lam: Tensor, z: Tensor) -> Tensor:
     """sum_k lambda_k P^k z for B lanes: lambda ``[B, K + 1]``, z ``[B, n, k]``."""
     if isinstance(p, SparseMatrix):
         return p.polynomial(lam, z)
-    first, *others = lam.t()[:, :, None, None]
+    first, *others = lam.t()[:, :, None, None].unbind()
     total = first * z
     for factor in others:
         z = z if p is None else p @ z
