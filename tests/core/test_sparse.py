@@ -278,3 +278,16 @@ def test_gpu_products_are_those_of_the_cpu(dtype, columns):
     product = vmap(lambda z: matrix @ z, 1)(batch.movedim(0, 1).cuda())
     torch.testing.assert_close(product.cpu(), dense @ batch, **tolerance)
     assert matrix.to("cuda") is matrix
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_a_polynomial_is_that_of_the_dense_matrix(symmetric):
+    matrix = symmetric_matrix() if symmetric else scipy_matrix(6, 6)
+    made = SparseMatrix.from_scipy(matrix, torch.float64, symmetric)
+    dense = torch.from_numpy(matrix.toarray())
+    c, z, g = doubles(3, 4, seed=1), doubles(3, 6, 2, seed=2).requires_grad_(), doubles(3, 6, 2, seed=3)
+    powers = torch.stack([torch.linalg.matrix_power(dense, k) for k in range(4)])
+    wanted = torch.einsum("bk,kij,bjf->bif", c, powers, z)
+    found = made.polynomial(c, z)
+    close(found, wanted)
+    close(*(torch.autograd.grad((out * g).sum(), z)[0] for out in (found, wanted)))

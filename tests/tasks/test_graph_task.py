@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from hcdc.core.errors import InputError
 from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets import Graph, GraphData, Nodes
+from hcdc.networks import GCN
 from hcdc.spaces import Box, PolynomialFilter
 from hcdc.tasks import GraphTask
 from hcdc.tasks._soft import soft_accuracy
@@ -303,3 +304,38 @@ def test_spec_is_what_the_task_is_made_of():
 def test_the_fingerprint_of_the_data_sees_every_feature():
     assert make_data().fingerprint() == make_data().fingerprint()
     assert make_data().fingerprint() != make_data(change=[5], amount=1e-9).fingerprint()
+
+
+# --- gradients of all lanes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("setting", ["transductive", "inductive"])
+@pytest.mark.parametrize("data", ["sparse", "dense", "no edges", "weighted"])
+@pytest.mark.parametrize("net", ["powers", "chebyshev", "gcn"])
+def test_gradients_of_all_lanes_are_those_of_each(setting, data, net):
+    basis = "powers" if net == "gcn" else net
+    space = PolynomialFilter(order=2, width=5, basis=basis)
+    task = GraphTask(make_data(dense=data != "sparse"), setting).bind(space)
+    task = dataclasses.replace(task, net=GCN(FEATURES, CLASSES, 4)) if net == "gcn" else task
+    nodes = task.train if data == "sparse" else task.sample("train", 8, 0)
+    if data == "no edges":
+        nodes = dataclasses.replace(nodes, graph=Graph(nodes.graph.x, None))
+    if data == "weighted":
+        nodes = dataclasses.replace(nodes, weight=torch.arange(1.0, len(nodes.y) + 1, dtype=torch.float64))
+    task.prepare(nodes)
+    lanes = [start(task, seed)[0] for seed in range(3)]
+    params = {name: torch.stack([lane[name] for lane in lanes]) for name in lanes[0]}
+    lam = torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found, losses = task.train_gradients(params, lam, nodes)
+    for k, lane in enumerate(lanes):
+        gradient, loss = torch.func.grad_and_value(task.train_loss)(lane, lam[k], nodes)
+        torch.testing.assert_close(losses[k], loss, rtol=1e-12, atol=1e-12)
+        for name, wanted in gradient.items():
+            torch.testing.assert_close(found[name][k], wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_filters_run_all_lanes_at_once():
+    task = make_task()
+    params = {name: p[None] for name, p in start(task)[0].items()}
+    logits = task.net.forward_lanes(params, start(task)[1][None], task.train.graph)
+    torch.testing.assert_close(logits[0], task.net.forward(*start(task), task.train.graph))

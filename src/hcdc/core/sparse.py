@@ -9,6 +9,7 @@ takes lanes one by one, which avoids a copy and keeps the dense side in cache (b
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,19 @@ class SparseMatrix:
         product = _SparseMatmul.apply(dense, self)  # type: ignore[no-untyped-call]
         return product
 
+    def polynomial(self, coefficients: Tensor, dense: Tensor) -> Tensor:
+        """sum_k c_k M^k dense for a square M and constant c, with one product per power.
+
+        Differentiable once, in ``dense``, by plain reverse mode; not for ``torch.func``. Each term is
+        rounded as if multiplied and added by itself.
+
+        Args:
+            coefficients: c ``[B, K + 1]``.
+            dense: ``[B, n, k]``.
+        """
+        result: Tensor = _SparsePolynomial.apply(dense, coefficients, self)  # type: ignore[no-untyped-call]
+        return result
+
     def __repr__(self) -> str:
         return f"SparseMatrix(shape={self.shape}, nnz={self.nnz}, dtype={self.dtype}, device={self.device})"
 
@@ -173,6 +187,42 @@ class _SparseMatmul(torch.autograd.Function):
         lanes = dense.movedim(in_dims[0], 0)  # [B, columns, k], or [B, C, columns, k] in a nested vmap
         product = matrix @ lanes.reshape(-1, *lanes.shape[-2:])
         return product.reshape(*lanes.shape[:-2], *product.shape[-2:]), 0
+
+
+class _SparsePolynomial(torch.autograd.Function):
+    """`SparseMatrix.polynomial`; its transpose is that polynomial in M^T, by Horner's rule.
+
+    Lanes come in blocks: one on a CPU, which keeps it in cache, and all of them on a GPU.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, dense: Tensor, coefficients: Tensor, matrix: SparseMatrix) -> Tensor:
+        ctx.matrix, ctx.coefficients = matrix, coefficients
+        out = torch.empty_like(dense)
+        for z, into, c in _blocks(dense, out, coefficients):
+            torch.mul(z, c[0], out=into)
+            for factor in c[1:]:
+                z = matrix.multiply(z)
+                into += z * factor
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        transpose = ctx.matrix.t()
+        out = torch.empty_like(grad)
+        for g, into, c in _blocks(grad, out, ctx.coefficients):
+            total = g * c[-1]
+            for factor in reversed(c[:-1]):
+                total = transpose.multiply(total).add_(g * factor)
+            into.copy_(total)
+        return out, None, None
+
+
+def _blocks(dense: Tensor, out: Tensor, coefficients: Tensor) -> Iterable[tuple[Tensor, Tensor, Any]]:
+    """Blocks of lanes of ``dense`` and ``out``, each with its coefficients, first to last."""
+    if dense.is_cuda:
+        return [(dense, out, coefficients.t()[:, :, None, None])]
+    return zip(dense, out, coefficients.tolist())
 
 
 def matmul(matrix: Tensor | SparseMatrix, dense: Tensor) -> Tensor:

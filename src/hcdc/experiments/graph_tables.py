@@ -254,3 +254,40 @@ def others_table(found: Sequence[Record]) -> str:
     return table_text(
         ["graph", "ranked by", "Spearman (90 % interval over candidates)", "pick, points"], rows
     )
+
+
+OBJECTIVES = {
+    "both": "**HCDC**, hypergradients and values",
+    "values": "HCDC, values alone",
+    "aligned": "HCDC, hypergradients alone",
+    "ridge": "kernel ridge on the same trainings",
+}
+
+
+def trainings_table(found: Sequence[Record]) -> str:
+    """Spearman's correlation of protocol ``graphs-cost``, per number of trainings on the original graph."""
+    table: dict[tuple[int, str], dict[Key, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    rivals: dict[str, dict[Key, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for r in found:
+        for name, entry in ((r["objective"], r), ("ridge", r["ridge"])):
+            value = entry["spearman"]
+            table[r["trainings"], name][key(r)][r["seed"]] = math.nan if value is None else value
+        for rival in r["rivals"].values():
+            words = str(rival["description"]).partition(":")[0]
+            rivals[words][key(r)][r["seed"]] = rival["spearman"]
+    columns = sorted(
+        dict.fromkeys(key(r) for r in found), key=lambda c: COLUMNS.index(c) if c in PAPER else 99
+    )
+    shown = [name for name in OBJECTIVES if any(name == objective for _, objective in table)]
+    rows = [
+        [
+            f"{trainings:,}",
+            *(cell(list(table[trainings, name][c].values())) for c in columns for name in shown),
+        ]
+        for trainings in sorted({trainings for trainings, _ in table})
+    ]
+    for words, by_column in rivals.items():
+        cells = [[cell(list(by_column[c].values())), *[""] * (len(shown) - 1)] for c in columns]
+        rows.append([f"rival: {words}", *(text for some in cells for text in some)])
+    names = [f"{column}: {OBJECTIVES[name]}" for column in head(columns) for name in shown]
+    return table_text(["trainings on the original graph", *names], rows)

@@ -42,6 +42,7 @@ TABLES: dict[str, tuple[str | None, Callable[[Sequence[Record]], str]]] = {
     "by-test": ("filters-80", graph_tables.by_test_table),
     "pick": ("filters-80", graph_tables.pick_table),
     "cost": ("filters-80", graph_tables.cost_table),
+    "trainings": ("graphs-cost", graph_tables.trainings_table),
     "gcn": ("gcn-accuracy", published_tables.gcn_table),
     "convnet": ("convnet-accuracy", published_tables.convnet_table),
     "others": ("filters-80", graph_tables.others_table),

@@ -43,6 +43,19 @@ class Network(ABC):
     def forward(self, params: Params, lam: Any, inputs: Any) -> Tensor:
         """Logits ``[n, classes]``, one row per node or image, at hyperparameters lambda ``[H]``."""
 
+    def forward_lanes(self, params: Params, lam: Tensor, inputs: Any) -> Tensor | None:
+        """Logits ``[B, n, classes]`` of B lanes, for plain reverse mode in the parameters; None if there is
+        no such form.
+
+        It is what ``vmap`` makes of `forward`, with fewer operations.
+
+        Args:
+            params: theta ``[B, ...]``.
+            lam: lambda ``[B, H]``, a constant.
+            inputs: Shared by the lanes.
+        """
+        return None
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of each parameter."""
         start = self.init(torch.Generator().manual_seed(0))

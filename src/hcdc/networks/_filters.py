@@ -11,7 +11,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from hcdc.datasets import Graph
+from hcdc.core.sparse import SparseMatrix
+from hcdc.datasets import Graph, Matrix
 from hcdc.networks._base import Network, Params
 from hcdc.networks._dropout import Dropout
 
@@ -134,6 +135,28 @@ class FilterNetwork(Network):
                 hidden = self.dropout(hidden, layer)
         return hidden  # type: ignore[no-any-return]
 
+    def forward_lanes(self, params: Params, lam: Tensor, graph: Graph) -> Tensor | None:
+        if self.basis != "powers" or self.filters != 1 or self.dropout is not None:
+            return None
+        p = graph.propagation()
+        hidden: Any = graph.x
+        for layer in range(self.layers):
+            hidden = _polynomial(p, lam.detach(), hidden @ params[f"W{layer}_0"])
+            hidden = torch.relu_(hidden) if layer < self.layers - 1 else hidden
+        return hidden  # type: ignore[no-any-return]
+
+
+def _polynomial(p: Matrix | None, lam: Tensor, z: Tensor) -> Tensor:
+    """sum_k lambda_k P^k z for B lanes: lambda ``[B, K + 1]``, z ``[B, n, k]``."""
+    if isinstance(p, SparseMatrix):
+        return p.polynomial(lam, z)
+    first, *others = lam.t()[:, :, None, None].unbind()
+    total = first * z
+    for factor in others:
+        z = z if p is None else p @ z
+        total = total + factor * z
+    return total
+
 
 @dataclass(frozen=True)
 class GCN(Network):
@@ -175,3 +198,9 @@ class GCN(Network):
         """Logits ``[n, classes]``; lambda is not read."""
         first = params["W0_0"]
         return self._filters.forward(params, torch.tensor([0.0, 1.0]).to(first), graph)
+
+    def forward_lanes(self, params: Params, lam: Any, graph: Graph) -> Tensor | None:
+        """Logits ``[B, n, classes]`` of B lanes; lambda is not read."""
+        first = params["W0_0"]
+        fixed = torch.tensor([0.0, 1.0]).to(first).expand(len(first), 2)
+        return self._filters.forward_lanes(params, fixed, graph)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
+from torch.func import grad_and_value, vmap
 from torch.nn import functional as F
 
 from hcdc.core.configs import Config, config_hash
@@ -221,6 +222,18 @@ class Task(ABC):
     def train_loss(self, params: Params, lam: Tensor, data: Any) -> Tensor:
         """L^train(theta, lambda): loss plus penalty."""
         return self.loss(self.predict(params, lam, data), data) + self.penalty(params, lam)
+
+    def train_gradients(self, params: Params, lam: Tensor, data: Any) -> tuple[Params, Tensor]:
+        """The gradient of L^train in theta ``[B, ...]`` and its value ``[B]`` in every lane.
+
+        Args:
+            params, lam: theta ``[B, ...]`` and lambda ``[B, H]``.
+            data: The training set, shared by the lanes.
+        """
+        found: tuple[Params, Tensor] = vmap(grad_and_value(self.train_loss), in_dims=(0, 0, None))(
+            params, lam, data
+        )
+        return found
 
     def smoothed_loss(self, outputs: Tensor, data: Any, smoothing: float | Tensor) -> Tensor:
         """`loss` with label smoothing: a share of each target is spread evenly over the classes."""

@@ -58,7 +58,8 @@ def train_many(
     task.prepare(data)
     own = own or {}
     drawn = torch.arange(len(lam)) if keys is None else keys
-    gradient = vmap(grad_and_value(_lane_loss(task, recipe, own)), in_dims=(0, 0, None, 0, 0, None))
+    changed = _lane_loss(task, recipe, own)
+    gradient = None if changed is None else vmap(grad_and_value(changed), in_dims=(0, 0, None, 0, 0, None))
     theta = {name: tensor.clone() for name, tensor in params.items()}
     optimizer = LaneOptimizer(theta, recipe, own, own.get("weight_decay", getattr(task, "weight_decay", 0.0)))
     small = 0 < recipe.batch < len(data)
@@ -67,18 +68,23 @@ def train_many(
     for step in range(recipe.steps):
         some = data if order is None else task.subset(data, order[step].to(lam.device))
         some = task.augmented(some, recipe, chance)
-        number = torch.tensor(step, device=lam.device)
-        found, loss = gradient(theta, lam, some, dict(own), drawn, number)
+        if gradient is None:
+            found, loss = task.train_gradients(theta, lam, some)
+        else:
+            found, loss = gradient(theta, lam, some, dict(own), drawn, torch.tensor(step, device=lam.device))
         optimizer.step(found)
         if watch is not None:
             watch(loss)
     return theta
 
 
-def _lane_loss(task: Task, recipe: Recipe, own: Mapping[str, Tensor]) -> Callable[..., Tensor]:
-    """The training loss of one lane: of (params, lambda, data, its own settings, dropout's key, the step)."""
+def _lane_loss(task: Task, recipe: Recipe, own: Mapping[str, Tensor]) -> Callable[..., Tensor] | None:
+    """The training loss of one lane: of (params, lambda, data, its own settings, dropout's key, the step);
+    None if it is the task's."""
     decoupled = recipe.optimizer == "adamw"
     drops, smooths = (name in own or getattr(recipe, name) > 0 for name in ("dropout", "label_smoothing"))
+    if not (decoupled or drops or smooths or "weight_decay" in own):
+        return None
 
     def loss(p: Params, l: Tensor, data: Any, own: Mapping[str, Tensor], key: Tensor, step: Tensor) -> Tensor:
         now = task
