@@ -224,15 +224,9 @@ class Task(ABC):
         return self.loss(self.predict(params, lam, data), data) + self.penalty(params, lam)
 
     def train_gradients(self, params: Params, lam: Tensor, data: Any) -> tuple[Params, Tensor]:
-        """The gradient of L^train in theta ``[B, ...]`` and its value ``[B]`` in every lane.
-
-        Args:
-            params, lam: theta ``[B, ...]`` and lambda ``[B, H]``.
-            data: The training set, shared by the lanes.
-        """
-        found: tuple[Params, Tensor] = vmap(grad_and_value(self.train_loss), in_dims=(0, 0, None))(
-            params, lam, data
-        )
+        """The gradient of L^train in theta ``[B, ...]`` and its value ``[B]``, at lambda ``[B, H]``."""
+        each = vmap(grad_and_value(self.train_loss), in_dims=(0, 0, None))
+        found: tuple[Params, Tensor] = each(params, lam, data)
         return found
 
     def smoothed_loss(self, outputs: Tensor, data: Any, smoothing: float | Tensor) -> Tensor:
