@@ -290,4 +290,4 @@ def trainings_table(found: Sequence[Record]) -> str:
         cells = [[cell(list(by_column[c].values())), *[""] * (len(shown) - 1)] for c in columns]
         rows.append([f"rival: {words}", *(text for some in cells for text in some)])
     names = [f"{column}: {OBJECTIVES[name]}" for column in head(columns) for name in shown]
-    return table_text(["trainings on the original graph", *names], rows)
+    return table_text(["trainings on the original graph", *names], rows or [["not run"]])
