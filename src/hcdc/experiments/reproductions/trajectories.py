@@ -74,10 +74,12 @@ class Paths(Filters80):
         figure = new_figure(0.8 + 3.6 * len(shown), 3.8)
         for k, (graph, record) in enumerate(reversed(shown.items()), 1):
             axes = figure.add_subplot(1, len(shown), k)
-            for path in np.asarray(record["paths"]):
+            paths = np.asarray(record["paths"])
+            for path in paths:
                 axes.plot(path[:, 0], path[:, 1], color="#D55E00", linewidth=1, linestyle="--")
-                axes.scatter(*path[0], s=18, facecolors="none", edgecolors="#1a1a1a")
-                axes.scatter(*path[-1], s=22, color="#1a1a1a")
+            axes.scatter(*paths[:, 0, :2].T, s=18, facecolors="none", edgecolors="#1a1a1a", label="start")
+            axes.scatter(*paths[:, -1, :2].T, s=22, color="#1a1a1a", label="end")
+            axes.legend(frameon=False, fontsize=8)
             axes.set_title("{}, {} nodes, {}".format(*graph), fontsize=10)
             axes.set_xlabel("lambda 1")
             axes.set_ylabel("lambda 2")
