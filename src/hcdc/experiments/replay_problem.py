@@ -44,8 +44,6 @@ class RecordedRung(Rung):
         loss: Summed training loss of a candidate, if it was recorded; the ladder does not use it.
     """
 
-    batch = 64
-
     def __init__(
         self,
         name: str,
@@ -59,6 +57,7 @@ class RecordedRung(Rung):
     ):
         self.name, self.price, self.scores, self.once = name, price, scores, once
         self.share = 0.0 if name == "free" else price / full
+        self.batch = 1 if name == "full" else 64
         self.values, self._seconds, self.loss = values or {}, seconds, loss
 
     def cost(self, config: Config, seed: int) -> float:

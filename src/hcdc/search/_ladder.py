@@ -41,7 +41,7 @@ JUDGED, ADDING = 12, 0.95
 EARLY, LATE = 1.5, 0.5
 """In a wave, stand-ins get this many times their even part of the plan, full trainings the second."""
 QUICK = 0.05
-"""The model is fitted before each full training if that takes at most this share of one."""
+"""The model is fitted before each batch of full trainings if that takes at most this share of one."""
 FIRST = 4
 """Candidates on the cheapest rung before any rung is found too dear."""
 AUDITING, FEWEST_AUDITS = 0.12, 8
@@ -398,10 +398,11 @@ class Ladder:
     def _score(self, rung: Rung, below: Rung | None, count: int) -> None:
         """Score the most promising candidates on a rung, among those that the rung below has scored.
 
-        Full trainings come one after the other where the model is quick beside them, and it learns from each.
+        Full trainings come batch by batch where the model is quick beside them: it learns from each.
         """
-        one = rung is self.full and self.overhead / max(self.ticks, 1) < QUICK * self.prices.of(rung)
-        for _ in range(count if one else 1):
+        quick = rung is self.full and self.overhead / max(self.ticks, 1) < QUICK * self.prices.of(rung)
+        step = rung.batch if quick else count
+        for start in range(0, count, step) if quick else [0]:
             rng = self._decide()
             names = [rung.name for rung in self.kept]
             outlook = Posterior(self.board, names, self.free, self.settings.draws, rng).outlook
@@ -409,7 +410,7 @@ class Ladder:
             scored = {*self.board.outcomes[rung.name], *self.board.outcomes[self.full.name]}
             eligible = np.array([i for i in entered if i not in scored], np.int64)
             best = max(outlook[0, self.board.scored(self.full.name)], default=0.0)
-            if not self.evaluate(rung, improving(outlook, eligible, 1 if one else count, best)):
+            if not self.evaluate(rung, improving(outlook, eligible, min(step, count - start), best)):
                 return
 
     def _drop(self, sizes: Mapping[str, int], waves: int) -> None:
