@@ -290,3 +290,18 @@ def test_no_seconds_are_reserved_for_finalists_that_would_not_be_trained():
         ladder.board.add(Square(grid=5).candidates())
         ladder.evaluate(ladder.full, [0, 1])
         assert ladder.reserve() == pytest.approx(20.0 * trainings)
+
+
+def test_full_trainings_fill_the_batch_of_their_rung():
+    """Workers of a cluster or lanes of a device must not wait for each other's results."""
+    problem, asked = Square(cheap_noise=0.05, grid=15), []
+    full = problem.rungs[-1]
+    full.batch, run = 4, full.run
+
+    def counted(configs, seed):
+        asked.append(len(configs))
+        return run(configs, seed)
+
+    full.run = counted
+    Ladder(problem, 3000.0, seed=0).climb()
+    assert asked.count(4) > 2  # the audit sample is one batch and a part
