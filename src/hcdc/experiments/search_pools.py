@@ -33,6 +33,7 @@ PRICES: Mapping[str, Mapping[str, float]] = {
     "nas201-cifar10-part": {"free": 0.04, "copy": 0.16, "making": 0.0, "short": 4.7, "full": 76.3},
     "nas201-cifar10-five": {"free": 0.04, "copy": 0.146, "making": 0.0, "short": 4.7, "full": 76.3},
     "nas201-cifar100": {"free": 0.04, "copy": 0.16, "making": 0.0, "short": 9.3, "full": 152.5},
+    "nas201-imagenet16": {"free": 0.04, "copy": 0.16, "making": 0.0, "short": 7.1, "full": 115.7},
     "lcbench": {"full": 60.0},
     "rbv2_xgboost": {"full": 60.0},
     "nasbench-graph": {"full": 60.0},
@@ -40,8 +41,11 @@ PRICES: Mapping[str, Mapping[str, float]] = {
 """Seconds per candidate and rung, and once for ``making`` a copy, by pool.
 
 Cells: measured on one H200 (``benchmarks/records/epochs.json``; the benchmark trains on 25,000 images of
-CIFAR-10 and on 50,000 of CIFAR-100). Elsewhere a full training counts as a minute.
+CIFAR-10 and on 50,000 of CIFAR-100). ImageNet16-120 was not timed: its 151,700 images have a quarter of the
+pixels, so a training counts as 1.517 of CIFAR-10's. Elsewhere a full training counts as a minute.
 """
+COLUMNS: Mapping[str, str] = {"cifar10": "c10", "cifar100": "c100", "imagenet16": "in16"}
+"""Data sets of the cells, and their columns in the benchmark's table."""
 RECORDED: Mapping[str, Space] = {
     "flights": flights.SPACE,
     "physics": physics.SPACES["gnns"],
@@ -71,8 +75,9 @@ class Cells(Pool):
     the mean test accuracy, in percent.
 
     Args:
-        name: ``"nas201-cifar10"`` or ``"nas201-cifar100"``; ``"nas201-cifar10-part"`` leaves out cells that
-            the files of ``copies`` lack; so does ``"nas201-cifar10-five"``, whose copy has five sets.
+        name: ``"nas201-cifar10"``, ``"nas201-cifar100"`` or ``"nas201-imagenet16"``;
+            ``"nas201-cifar10-part"`` leaves out cells that the files of ``copies`` lack; so does
+            ``"nas201-cifar10-five"``, whose copy has five sets.
         data: Folder with nasbench201.csv.gz and nasbench201_free.
         copies: Files with a loss per cell, one per draw of the copy; replays take them in turn. Records of
             `hcdc.experiments.copy_pool`, CSV with the columns ``ops`` and ``loss``, or npz with arrays of
@@ -100,7 +105,7 @@ class Cells(Pool):
         self._place = {cell: i for i, cell in enumerate(self._cells)}
         keys = [_key(cell) for cell in self._cells]
         table = NASBench201Table(data / "nasbench201.csv.gz")
-        prefix = "c100" if name.endswith("cifar100") else "c10"
+        prefix = COLUMNS[name.split("-")[1]]
         short, mean, test = (
             np.array([table.lookup(cell, f"{prefix}_{column}") for cell in self._cells])
             for column in ("valid_12", "valid_200", "test_200")

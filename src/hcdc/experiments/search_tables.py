@@ -339,6 +339,7 @@ SEARCH_TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {
     "search-five-rungs": rungs_table("nas201-cifar10-five"),
     "search-cifar100": cells_table("nas201-cifar100"),
     "search-cifar100-rungs": rungs_table("nas201-cifar100"),
+    "search-imagenet16": cells_table("nas201-imagenet16"),
     "search-surrogates": surrogates_table,
     "search-surrogates-all": surrogates_all_table,
     "search-graphs": graphs_table,
