@@ -235,6 +235,33 @@ def test_the_first_candidate_says_nothing_about_what_a_stand_in_costs():
     assert ladder.prices.share(cheap) == pytest.approx(0.1)
 
 
+def test_costs_follow_the_features_and_the_candidate():
+    ladder = Ladder(Uneven(), 6000.0)
+    cheap, full = ladder.paid
+    every = ladder.board.add(Uneven().candidates())
+    features = ladder.board.features()
+    assert not ladder.prices.logs(features).any()  # nothing was measured
+    ladder.evaluate(cheap, every[::5])
+    dear = np.array([config["x"] > 0.5 for config in ladder.board.configs])
+    costs = ladder.prices.logs(features)
+    unseen = np.setdiff1d(every, every[::5])
+    assert costs[unseen][dear[unseen]].mean() - costs[unseen][~dear[unseen]].mean() > 1
+    seen = np.array(every[::5])  # what they took decides, not the features alone
+    apart = costs[seen][dear[seen]].mean() - costs[seen][~dear[seen]].mean()
+    assert apart == pytest.approx(math.log(9), abs=0.4)
+    ladder.evaluate(full, every[:3])  # the level of a rung is no cost of its candidates
+    assert np.abs(ladder.prices.logs(features) - costs).max() < 0.3
+
+
+def test_candidates_that_cost_about_the_same_are_not_told_apart():
+    ladder = Ladder(Square(grid=5), 5000.0)
+    every = ladder.board.add(Square(grid=5).candidates())
+    seconds = iter([1.0, 1.05] * 13)
+    ladder.paid[0].run = functools.partial(priced, ladder.paid[0].run, seconds)
+    ladder.evaluate(ladder.paid[0], every)
+    assert not ladder.prices.logs(ladder.board.features()).any()
+
+
 def priced(run, seconds, configs, seed):
     for outcome in run(configs, seed):
         yield dataclasses.replace(outcome, seconds=next(seconds))

@@ -289,3 +289,12 @@ def test_a_copy_of_what_is_given_adds_nothing():
     assert np.mean(told) > 0.7
     assert not slope_is_positive(given, above, 0.95, given[:, None])
     assert slope_is_positive(given, given + 0.1 * more, 0.95, np.zeros((15, 1)))
+
+
+def test_improvement_is_that_per_second():
+    rng = np.random.default_rng(0)
+    draws = np.array([0.5, 0.6]) + 0.2 * rng.standard_normal((4000, 2))
+    gains = np.maximum(draws, 0).mean(0)
+    even = math.log(gains[1] / gains[0])  # at this difference both improve as much per second
+    for more, pick in ((0.9 * even, 1), (1.1 * even, 0)):
+        assert improving(draws, np.arange(2), 1, 0.0, np.array([0.0, more])) == [pick]

@@ -116,7 +116,9 @@ def allocate(
     return best
 
 
-def improving(outlook: Array, eligible: Index, count: int, best: float) -> list[int]:
+def improving(
+    outlook: Array, eligible: Index, count: int, best: float, costs: Array | None = None
+) -> list[int]:
     """Pick ``count`` candidates one after the other, each with the greatest expected improvement.
 
     It is the improvement on ``best`` and on the picks before, as if its distribution over draws were normal:
@@ -128,13 +130,14 @@ def improving(outlook: Array, eligible: Index, count: int, best: float) -> list[
         eligible: Candidates to choose from.
         count: How many.
         best: The score to improve on.
+        costs: Logarithms of what each eligible candidate costs ``[e]``: the improvement counts per second.
     """
     draws, picks = outlook[:, eligible], []
     reached, left = np.full(len(draws), best), np.ones(len(eligible), bool)
     for _ in range(min(count, len(eligible))):
         more = draws - reached[:, None]
         mean, deviation = more.mean(0), np.maximum(more.std(0), 1e-9)
-        gain = np.log(deviation) + _log_improvement(mean / deviation)
+        gain = np.log(deviation) + _log_improvement(mean / deviation) - (0.0 if costs is None else costs)
         i = int(np.argmax(np.where(left, gain, -np.inf)))
         left[i] = False
         reached = np.maximum(reached, draws[:, i])

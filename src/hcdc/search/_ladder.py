@@ -410,7 +410,9 @@ class Ladder:
             scored = {*self.board.outcomes[rung.name], *self.board.outcomes[self.full.name]}
             eligible = np.array([i for i in entered if i not in scored], np.int64)
             best = max(outlook[0, self.board.scored(self.full.name)], default=0.0)
-            if not self.evaluate(rung, improving(outlook, eligible, min(step, count - start), best)):
+            costs = self.prices.logs(self.board.features(self.free))
+            picks = improving(outlook, eligible, min(step, count - start), best, costs[eligible])
+            if not self.evaluate(rung, picks):
                 return
 
     def _drop(self, sizes: Mapping[str, int], waves: int) -> None:

@@ -8,10 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from hcdc.search._board import Board
-from hcdc.search._problem import Rung
+from hcdc.search._problem import Array, Rung
 
 RECENT, PAIRS = 24, 4
 """Candidates from which a rung's price is measured; fewest on two rungs to compare their prices."""
+SLOPES, OWN = 4.0, 0.25
+"""Penalties of the slopes of log seconds on features, and of what a candidate takes beyond them."""
+ALIKE = 0.1
+"""Deviation of log seconds on a rung below which candidates count as equally dear."""
 
 
 class Prices:
@@ -54,6 +58,34 @@ class Prices:
             if seconds := self._seconds(other).get(index):
                 return max(price, price * seconds / self._mean_of_both(other, rung))
         return price
+
+    def logs(self, features: Array) -> Array:
+        """Logarithms of what candidates cost beside each other ``[n]``; zeros where all cost about the same.
+
+        The logarithm of seconds is the level of a rung, slopes on the features (ridge), and what a candidate
+        took beyond that on any rung, shrunk. The first on a rung is left out: it is slow.
+
+        Args:
+            features: Standardised features of all candidates ``[n, f]``.
+        """
+        seen = [
+            (place, index, math.log(seconds))
+            for place, rung in enumerate(self.paid)
+            for index, seconds in list(self._seconds(rung).items())[1:]
+            if seconds > 0
+        ]
+        rungs, index, target = np.array(seen).reshape(-1, 3).T
+        place, levels = index.astype(int), (rungs[:, None] == np.arange(len(self.paid))).astype(np.float64)
+        means = levels.T @ target / np.maximum(levels.sum(0), 1)
+        if not seen or float(np.std(target - levels @ means)) < ALIKE:
+            return np.zeros(len(features))
+        inputs = np.concatenate([levels, features[place]], 1)
+        penalty = np.diag([1e-6] * len(self.paid) + [SLOPES] * features.shape[1])
+        weights = np.linalg.solve(inputs.T @ inputs + penalty, inputs.T @ target)
+        beyond = np.bincount(place, target - inputs @ weights, len(features))
+        times = np.bincount(place, minlength=len(features))
+        found: Array = features @ weights[len(self.paid) :] + beyond / (times + OWN)
+        return found
 
     def share(self, rung: Rung) -> float:
         """Seconds on a rung as a share of a full training's, for the same candidates.
