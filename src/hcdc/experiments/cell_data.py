@@ -29,7 +29,8 @@ class CellData:
     Attributes:
         cells: Their strings.
         structure: Structural features, promises and the log of the number of parameters ``[n, f]``.
-        promises: Figures of the structure of which more promises more ``[n, p]``.
+        encoded: The operation of each edge, one-hot ``[n, 30]``.
+        promises: Figures of the structure of which more promises more, by name ``[n]`` each.
         size: Log of the number of parameters ``[n]``.
         free: Training-free scores by name ``[n]`` each, of CIFAR-10.
         loss, accuracy: On the sets of the copy ``[n, sets]``; NaN where a cell was not trained.
@@ -42,7 +43,8 @@ class CellData:
 
     cells: Sequence[str]
     structure: Array
-    promises: Array
+    encoded: Array
+    promises: dict[str, Array]
     size: Array
     free: dict[str, Array]
     loss: Array
@@ -67,7 +69,9 @@ class CellData:
         configs = space.candidates()
         cells = [str(config["cell"]) for config in configs]
         size = np.array([math.log(space.parameter_count(config, 3, 10)) for config in configs])
-        promises = np.array([list(space.promises(config).values()) for config in configs])
+        each = [space.promises(config) for config in configs]
+        promises = {name: np.array([one[name] for one in each]) for name in each[0]}
+        encoded = np.array([space.encode(config).tolist() for config in configs])
         structure = np.array([list(space.structure(config).values()) for config in configs])
         keys = [operation_key(cell) for cell in cells]
         free = columns_of(data / "nasbench201_free" / "zero_cost_cifar10.csv.gz", keys, FREE)
@@ -82,9 +86,10 @@ class CellData:
             )
             runs = np.array([[*some, *[np.nan] * (3 - len(some))] for some in single])
         loss, accuracy, seconds = _copies(cells, copy)
+        structure = np.c_[structure, *promises.values(), size]
         return cls(
-            cells, np.c_[structure, promises, size], promises, size, dict(zip(FREE, free.T)), loss, accuracy,
-            short, short_test, val, test, runs, seconds,
+            cells, structure, encoded, promises, size, dict(zip(FREE, free.T)), loss, accuracy, short,
+            short_test, val, test, runs, seconds,
         )  # fmt: skip
 
     @property
@@ -92,11 +97,6 @@ class CellData:
         """Whether a cell was trained on the copy, without diverging ``[n]``."""
         found: NDArray[np.bool_] = np.all(np.isfinite(self.loss), axis=1)
         return found
-
-    def places(self, cells: Sequence[str]) -> NDArray[np.int64]:
-        """Row numbers of cells."""
-        place = {cell: i for i, cell in enumerate(self.cells)}
-        return np.array([place[cell] for cell in cells], np.int64)
 
     def one_run(self, rows: NDArray[np.int64], rng: np.random.Generator) -> Array:
         """A random single run of 200 epochs of each of some rows."""

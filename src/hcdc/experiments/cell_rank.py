@@ -1,35 +1,35 @@
 """Protocol ``cells-rank``: rank held-out cells by a model of everything known, without learning an S_val.
 
-The model is `hcdc.core.posterior`: what is hoped of a cell from its size, structure, training-free scores and
-its loss and accuracy on copies, then Gaussian processes over trainings of 12 and of 200 epochs of other
-cells. Nothing is trained here: results come from the benchmark's table and from recorded copies.
+The model is `hcdc.core.posterior`: what cheap figures promise (size, structure, training-free scores, loss
+and accuracy on copies), then Gaussian processes over trainings of 12 and of 200 epochs of other cells.
+Nothing is trained here: results come from the benchmark's table and from recorded copies.
 
-    python -m hcdc.experiments.cell_rank --copy records/pools/copy-cifar10-five.jsonl \\
-        --before records/nas201-cifar10.jsonl records/nas201-cifar100.jsonl --out F
+    python -m hcdc.experiments.cell_rank --copy records/pools/copy-cifar10-five.jsonl --out F \\
+        --before records/nas201-cifar10.jsonl records/nas201-cifar100.jsonl records/cells-rank-first.jsonl
 
-Judges are `JUDGES` cells that the copy has scored and that no earlier table judged (``--before``). Probes are
-drawn from the other cells that the copy has scored; a probe of 200 epochs is one run, the truth is the mean
-over runs. Each seed has other probes and leaves out another of the copy's five sets. Settings were chosen on
-the cells that this copy has not scored, with another copy (`copy_losses_cifar10.csv.gz`).
+Judges are `JUDGES` cells that the copy has scored and that no earlier table judged (``--before``). Probes and
+companions are drawn from the other cells that the copy has scored; a probe of 200 epochs is one run, the
+truth is the mean over runs. Each seed has other probes and leaves out another of the copy's five sets.
+Settings were chosen on the cells that this copy has not scored, with another copy
+(`copy_losses_cifar10.csv.gz`), and on the judges of the first version (`records/cells-rank-first.jsonl`).
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hcdc.condensers import rank_targets
 from hcdc.core import records
 from hcdc.core.gaussian import fit_scales, kernel
-from hcdc.core.posterior import AMPLITUDE, LEVEL, Results, expected_scores, hope
+from hcdc.core.posterior import AMPLITUDE, LEVEL, Results, corrected, expected_scores, ranks_summed
 from hcdc.core.ranks import standard, standard_ranks
 from hcdc.core.ridge import ridge
 from hcdc.core.seeds import numpy_stream
@@ -43,6 +43,8 @@ Index = NDArray[np.int64]
 
 PROTOCOL = "cells-rank"
 JUDGES = 1024
+COMPANIONS = 256
+"""Other cells trained on the copy, from which its noise is learned."""
 FREE_SECONDS = PRICES["nas201-cifar10"]["free"]
 
 
@@ -53,7 +55,7 @@ class Draw:
     Attributes:
         data: What is known.
         judges: Rows of the cells that judge.
-        pool: Rows of the other cells, in random order.
+        pool: Rows of the other cells, in random order: probes from its start, companions from its end.
         sets: The sets of the copy in use; none if there is no copy.
         seed: The seed of the draw.
     """
@@ -64,91 +66,127 @@ class Draw:
     sets: tuple[int, ...]
     seed: int
 
-    def loss(self, rows: Index) -> Array:
-        """Minus the loss on the copy, mean over its sets."""
-        found: Array = -self.data.loss[rows][:, self.sets].mean(1)
+    @cached_property
+    def rows(self) -> Index:
+        """The judging cells, then the pool."""
+        return np.concatenate([self.judges, self.pool])
+
+    @cached_property
+    def raw(self) -> dict[str, Array]:
+        """Minus the loss, and the accuracy on the copy, means over its sets, of all `rows`."""
+        if not self.sets:
+            return {}
+        loss, accuracy = (
+            part[self.rows][:, self.sets].mean(1) for part in (self.data.loss, self.data.accuracy)
+        )
+        return {"loss": -loss, "accuracy": accuracy}
+
+    @cached_property
+    def corrected(self) -> dict[str, Array]:
+        """`raw` with less noise."""
+        companions = np.arange(len(self.rows) - COMPANIONS, len(self.rows))
+        structure = self.data.structure[self.rows]
+        return {name: corrected(structure, values, companions) for name, values in self.raw.items()}
+
+    def figures(self, count: int, copy: str = "corrected") -> dict[str, Array]:
+        """What promises a good cell, by name, of the first ``count`` of `rows`.
+
+        Args:
+            copy: Figures of the copy: ``"corrected"``, ``"raw"`` or ``""`` for none.
+        """
+        known = {"parameters": self.data.size, **self.data.promises, **self.data.free}
+        found = {name: values[self.rows[:count]] for name, values in known.items()}
+        return found | (
+            {name: values[:count] for name, values in getattr(self, copy).items()} if copy else {}
+        )
+
+    def described(self, count: int) -> Array:
+        """Structure and operations of the first ``count`` of `rows`."""
+        some = self.rows[:count]
+        found: Array = np.c_[self.data.structure[some], self.data.encoded[some]]
         return found
 
-    def accuracy(self, rows: Index) -> Array:
-        """The accuracy on the copy, mean over its sets."""
-        found: Array = self.data.accuracy[rows][:, self.sets].mean(1)
-        return found
-
-    def figures(self, rows: Index, copy: bool = True) -> Array:
-        """What promises a good cell ``[n, k]``: size, structure, training-free scores, loss and accuracy."""
-        free = [self.data.free[name][rows] for name in ("jacov", "synflow")]
-        copied = [self.loss(rows), self.accuracy(rows)] if copy and self.sets else []
-        found: Array = np.c_[self.data.size[rows], self.data.promises[rows], *free, *copied]
-        return found
-
-    def full(self, rows: Index) -> Array:
+    def full(self, probes: Index) -> Array:
         """Validation accuracy after one run of 200 epochs."""
-        return self.data.one_run(rows, numpy_stream(self.seed, "cells-rank-run"))
+        return self.data.one_run(probes, numpy_stream(self.seed, "cells-rank-run"))
 
 
-def hoped(draw: Draw, copy: bool = True) -> Array:
+def hoped(draw: Draw, copy: str = "corrected") -> Array:
     """No training on the full data: the sum of the ranks of cheap figures."""
-    return hope(draw.figures(draw.judges, copy))
+    return ranks_summed(draw.figures(len(draw.judges), copy))
 
 
 def summed(draw: Draw, names: Sequence[str]) -> Array:
-    """The sum of the ranks of some figures of the judging cells."""
-    rows, data = draw.judges, draw.data
-    known: Mapping[str, Callable[[], Array]] = {
-        "loss": lambda: draw.loss(rows), "accuracy": lambda: draw.accuracy(rows),
-        "parameters": lambda: data.size[rows], "short": lambda: data.short[rows], "hope": lambda: hoped(draw),
-        **{name: partial(lambda column: column[rows], column) for name, column in data.free.items()},
-    }  # fmt: skip
-    return hope(np.stack([known[name]() for name in names], 1))
+    """The sum of the ranks of some figures of the judging cells; figures of the copy are raw."""
+    figures = draw.figures(len(draw.judges), "raw")
+    figures |= {"short": draw.data.short[draw.judges]}
+    if "hope" in names:
+        figures["hope"] = hoped(draw)
+    figures |= {f"{name}-corrected": values[: len(draw.judges)] for name, values in draw.corrected.items()}
+    return ranks_summed({name: figures[name] for name in names})
 
 
-def modelled(draw: Draw, short: int = 0, long: int = 0, own: bool = False, top: bool = False) -> Array:
-    """The posterior given ``short`` trainings of 12 and ``long`` ones of 200 epochs of other cells.
+def modelled(draw: Draw, short: int = 0, long: int = 0, top: bool = False) -> Array:
+    """The model, given ``short`` trainings of 12 and ``long`` ones of 200 epochs of other cells.
 
     Args:
-        own: Every judging cell and every probe has been trained for 12 epochs too.
-        top: The long probes are the most hopeful ones of 100 cells, not random ones.
+        top: The long probes are those of 100 cells that promise most, not random ones.
     """
-    others = draw.pool[: max(short + long, CELLS if top else 0)]
-    rows, count = np.concatenate([draw.judges, others]), len(draw.judges)
-    before = hope(draw.figures(rows))
-    order = np.argsort(-before[count:], kind="stable") if top else np.arange(len(others))
-    probes = count + order[:long]
-    brief = np.arange(count + long, len(rows)) if short else np.arange(len(rows) if own else 0)
-    shorts = [Results(brief, draw.data.short[rows[brief]])] if len(brief) else []
-    full = Results(probes, draw.full(rows[probes])) if long else None
-    return expected_scores(draw.data.structure[rows], before, shorts, full, draw.data.size[rows])[:count]
+    judges = len(draw.judges)
+    count = judges + max(short + long, CELLS if top else 0)
+    figures = draw.figures(count)
+    probes = judges + np.arange(long)
+    if top:
+        probes = judges + np.argsort(-ranks_summed(figures)[judges:], kind="stable")[:long]
+    brief = judges + long + np.arange(short)
+    shorts = [Results(brief, draw.data.short[draw.rows[brief]])] if short else []
+    full = Results(probes, draw.full(draw.rows[probes])) if long else None
+    return expected_scores(draw.described(count), figures, shorts, full)[:judges]
 
 
-def regressed(draw: Draw, count: int, of: str = "long", beside: Sequence[str] = ("loss",)) -> Array:
-    """Rival: ridge regression of the ranks of probes on structure, plus the ranks of other figures."""
+def own(draw: Draw, long: int = 0) -> Array:
+    """The model, given 12 epochs of every candidate, and ``long`` probes of 12 and of 200 epochs.
+
+    A cell is one of 100 candidates. Its 99 fellows differ between draws of 100 cells, so 99 other random
+    cells stand in for them.
+    """
+    judges = len(draw.judges)
+    count = judges + CELLS - 1
+    results = Results(np.arange(count), draw.data.short[draw.rows[:count]], np.arange(judges, count))
+    probes = judges + np.arange(long)
+    full = Results(probes, draw.full(draw.rows[probes])) if long else None
+    return expected_scores(draw.described(count), draw.figures(count), [results], full)[:judges]
+
+
+def _target(draw: Draw, count: int, of: str) -> Array:
+    """Standardised ranks of the first ``count`` of the pool after 12 or 200 epochs."""
     probes = draw.pool[:count]
-    target = draw.full(probes) if of == "long" else draw.data.short[probes]
+    return standard_ranks(draw.full(probes) if of == "long" else draw.data.short[probes])
+
+
+def regressed(draw: Draw, count: int, of: str, beside: Sequence[str]) -> Array:
+    """Rival: ridge regression of the ranks of probes on structure, plus the ranks of other figures."""
     known = draw.data.structure
-    found = standard(ridge(known[probes], rank_targets(target.tolist()).numpy(), known[draw.judges]))
+    found = standard(ridge(known[draw.pool[:count]], _target(draw, count, of), known[draw.judges]))
     return _with(draw, found, beside)
 
 
-def processed(draw: Draw, count: int, of: str = "long", beside: Sequence[str] = ()) -> Array:
-    """Rival: one plain Gaussian process on structure, loss and accuracy, plus the ranks of other figures."""
-    probes = draw.pool[:count]
-    rows = np.concatenate([draw.judges, probes])
-    target = draw.full(probes) if of == "long" else draw.data.short[probes]
-    raw = np.c_[draw.data.structure[rows], draw.loss(rows), draw.accuracy(rows)]
+def processed(draw: Draw, count: int, of: str, beside: Sequence[str]) -> Array:
+    """Rival: one plain Gaussian process on structure, operations, loss and accuracy, plus other figures."""
+    judges = len(draw.judges)
+    copied = [values[: judges + count] for values in draw.corrected.values()]
+    raw = np.c_[draw.described(judges + count), *copied]
     features = np.stack([standard(column) for column in raw.T], 1)
-    at, ranks = features[len(draw.judges) :], rank_targets(target.tolist()).numpy()
-    level = np.full((count, count), LEVEL**2)
-    scales = fit_scales(at, ranks, level, AMPLITUDE, numpy_stream(draw.seed, "cells-rank-process"))
+    at, target, level = features[judges:], _target(draw, count, of), np.full((count, count), LEVEL**2)
+    scales = fit_scales(at, target, level, AMPLITUDE, numpy_stream(draw.seed, "cells-rank-process"))
     within = level + kernel(at, at, scales) + scales.noise**2 * np.eye(count)
-    reach = kernel(features[: len(draw.judges)], at, scales) + LEVEL**2
-    return _with(draw, standard(reach @ np.linalg.solve(within, ranks)), beside)
+    reach = kernel(features[:judges], at, scales) + LEVEL**2
+    return _with(draw, standard(reach @ np.linalg.solve(within, target)), beside)
 
 
 def _with(draw: Draw, found: Array, beside: Sequence[str]) -> Array:
     """Predictions plus the ranks of other figures."""
-    for name in beside:
-        found = found + standard_ranks(summed(draw, [name]))
-    return found
+    return found + np.sum([standard_ranks(summed(draw, [name])) for name in beside], 0) if beside else found
 
 
 @dataclass(frozen=True)
@@ -159,7 +197,7 @@ class Row:
         rank: Its function.
         short, long: Trainings of 12 and of 200 epochs that it uses, for a search among 100 cells.
         copies: Other cells trained on the copy; None if it uses no copy.
-        probes: Whether it depends on the draw of probes.
+        probes: Whether it depends on the draw of probes or companions.
     """
 
     rank: Callable[[Draw], Array]
@@ -170,64 +208,68 @@ class Row:
 
     def copy_seconds(self, each: float) -> float:
         """Seconds on copies and for training-free scores, for a search among 100 cells."""
-        cells = CELLS + self.short * self.probes + self.long
-        return cells * FREE_SECONDS + (0.0 if self.copies is None else (CELLS + self.copies) * each)
+        trained = 0.0 if self.copies is None else (CELLS + self.copies) * each
+        return (CELLS + (self.copies or 0)) * FREE_SECONDS + trained
 
 
 def _model(short: int = 0, long: int = 0, top: bool = False) -> Row:
-    copies = CELLS if top else short + long
+    copies = COMPANIONS + (CELLS if top else short + long)
     return Row(partial(modelled, short=short, long=long, top=top), short, long, copies, True)
 
 
 def _sum(*names: str) -> Row:
-    copies = 0 if {"loss", "accuracy", "hope"} & set(names) else None
-    return Row(partial(summed, names=names), CELLS * ("short" in names), 0, copies)
+    corrects = any(name == "hope" or name.endswith("-corrected") for name in names)
+    copies = COMPANIONS if corrects else 0 if {"loss", "accuracy"} & set(names) else None
+    return Row(partial(summed, names=names), CELLS * ("short" in names), 0, copies, corrects)
 
 
 def _own(long: int) -> Row:
-    rank = partial(modelled, long=long, own=True)
-    return Row(rank, CELLS + long, long, long, long > 0)
+    return Row(partial(own, long=long), CELLS + long, long, COMPANIONS + long, True)
 
 
 def _rival(rank: Callable[..., Array], short: int = 0, long: int = 0, beside: Sequence[str] = ()) -> Row:
-    own = CELLS * ("short" in beside)
+    trained = short + CELLS * ("short" in beside)
     made = partial(rank, count=short or long, of="short" if short else "long", beside=beside)
-    return Row(made, short + own, long, 0 if rank is regressed else short + long, True)
+    simple = rank is regressed and not {"hope", "loss-corrected"} & set(beside)
+    return Row(made, trained, long, 0 if simple else COMPANIONS + short + long, True)
 
 
-MIXED = ((0, 32), (0, 64), (0, 127), (0, 325), (8, 195), (12, 130), (16, 65), (20, 0))
-"""Trainings of 200 and of 12 epochs; the last five cost the same seconds."""
+MIXED = ((0, 32), (0, 64), (0, 111), (0, 304), (8, 178), (12, 115), (16, 53), (20, 0))
+"""Trainings of 200 and of 12 epochs: up to 10 minutes with everything, then at most the 1,543 seconds that 20
+trainings of 200 epochs and 100 cells on the copy take; the last pair is the literal one."""
+SUM = ("jacov", "parameters")
 ROWS: dict[str, Row] = {
-    "hope": Row(hoped, copies=0), "hope-free": Row(partial(hoped, copy=False)),
-    "jacov-parameters": _sum("jacov", "parameters"), "loss": _sum("loss"),
-    "loss-accuracy": _sum("loss", "accuracy"), "four": _sum("synflow", "nwot", "jacov", "loss"),
-    "parameters": _sum("parameters"),
+    "hope": Row(hoped, copies=COMPANIONS, probes=True), "hope-raw": Row(partial(hoped, copy="raw"), copies=0),
+    "hope-free": Row(partial(hoped, copy="")), "jacov-parameters": _sum(*SUM), "loss": _sum("loss"),
+    "loss-corrected": _sum("loss-corrected"), "loss-accuracy": _sum("loss", "accuracy"),
+    "four": _sum("synflow", "nwot", "jacov", "loss"), "parameters": _sum("parameters"),
     **{f"model-{long}-{short}": _model(short, long) for long, short in MIXED},
     "model-top": _model(long=20, top=True),
-    "ridge-127": _rival(regressed, short=127, beside=("loss",)),
-    "process-127": _rival(processed, short=127),
-    "process-127-sum": _rival(processed, short=127, beside=("jacov", "parameters")),
-    "process-127-hope": _rival(processed, short=127, beside=("hope",)),
-    "ridge-325": _rival(regressed, short=325, beside=("loss",)),
-    "process-325-sum": _rival(processed, short=325, beside=("jacov", "parameters")),
+    "ridge-111": _rival(regressed, short=111, beside=("loss",)),
+    "process-111": _rival(processed, short=111),
+    "process-111-sum": _rival(processed, short=111, beside=SUM),
+    "process-111-hope": _rival(processed, short=111, beside=("hope",)),
     "ridge-20": _rival(regressed, long=20, beside=("loss",)),
     "ridge-20-accuracy": _rival(regressed, long=20, beside=("loss", "accuracy")),
+    "ridge-20-corrected": _rival(regressed, long=20, beside=("loss-corrected",)),
     "ridge-20-hope": _rival(regressed, long=20, beside=("hope",)),
-    "process-20": _rival(processed, long=20),
-    "process-20-sum": _rival(processed, long=20, beside=("jacov", "parameters")),
+    "process-20": _rival(processed, long=20), "process-20-sum": _rival(processed, long=20, beside=SUM),
+    "process-20-hope": _rival(processed, long=20, beside=("hope",)),
+    "ridge-304": _rival(regressed, short=304, beside=("loss",)),
+    "process-304-sum": _rival(processed, short=304, beside=SUM),
     "own": _own(0), "own-20": _own(20), "short": _sum("short"),
-    "jacov-parameters-short": _sum("jacov", "parameters", "short"), "loss-short": _sum("loss", "short"),
+    "jacov-parameters-short": _sum(*SUM, "short"), "loss-short": _sum("loss", "short"),
     "hope-short": _sum("hope", "short"),
     "ridge-20-short": _rival(regressed, long=20, beside=("loss", "short")),
 }  # fmt: skip
 """Rankings of CIFAR-10 by name."""
 WITHOUT_COPY = {
     **{name: ROWS[name] for name in (
-        "hope-free", "jacov-parameters", "parameters", "model-20-0", "model-0-127", "model-0-325", "own",
-        "own-20", "short", "jacov-parameters-short",
+        "hope-free", "jacov-parameters", "parameters", "model-20-0", "model-0-111", "model-0-304", "own",
+        "own-20", "short", "jacov-parameters-short", "process-20", "process-20-sum", "process-111-sum",
+        "process-304-sum",
     )},
-    "ridge-20": _rival(regressed, long=20),
-    "ridge-20-sum": _rival(regressed, long=20, beside=("jacov", "parameters")),
+    "ridge-20-sum": _rival(regressed, long=20, beside=SUM),
 }  # fmt: skip
 """Rankings of CIFAR-100, whose cells were trained on no copy."""
 
@@ -285,7 +327,7 @@ def main() -> None:
     parser.add_argument("--dataset", choices=("cifar10", "cifar100"), default="cifar10")
     parser.add_argument("--copy", type=Path, required=True, help="records of hcdc.experiments.copy_pool")
     parser.add_argument("--before", nargs="+", default=[], help="records of tables that judged other cells")
-    parser.add_argument("--seeds", default=",".join(map(str, range(10))))
+    parser.add_argument("--seeds", default=",".join(map(str, range(10, 20))))
     parser.add_argument("--out", type=Path, required=True, help="file to append records to")
     given = parser.parse_args()
     folder = Path(os.environ.get("HCDC_DATA") or Path.home() / ".cache" / "hcdc")
