@@ -31,7 +31,7 @@ WEIGHING = {"probes": 6, "companions": 4}
 PROBING = {**WEIGHING, "probe_steps": 3}
 ALIGNING = {"trajectories": 1, "holdout": 2, "steps": 1, "check": 1, "batch": 1, "nodes": 3, "iterations": 1}
 SHARED = ["random-val", "random-val-loss", "real-val", "real-val-loss"]
-RIDGES = ["ridge-probes", "ridge-and-real-val"]
+RIDGES = ["ridge-probes", "ridge-and-real-val", "model-and-real-val"]
 
 
 def short_recipe(**settings):

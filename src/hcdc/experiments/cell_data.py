@@ -28,6 +28,7 @@ class CellData:
 
     Attributes:
         cells: Their strings.
+        features: Operation counts and the log of the number of parameters ``[n, 6]``.
         structure: Structural features, promises and the log of the number of parameters ``[n, f]``.
         encoded: The operation of each edge, one-hot ``[n, 30]``.
         promises: Figures of the structure of which more promises more, by name ``[n]`` each.
@@ -42,6 +43,7 @@ class CellData:
     """
 
     cells: Sequence[str]
+    features: Array
     structure: Array
     encoded: Array
     promises: dict[str, Array]
@@ -72,6 +74,7 @@ class CellData:
         each = [space.promises(config) for config in configs]
         promises = {name: np.array([one[name] for one in each]) for name in each[0]}
         encoded = np.array([space.encode(config).tolist() for config in configs])
+        features = np.array([space.features(config) for config in configs])
         structure = np.array([list(space.structure(config).values()) for config in configs])
         keys = [operation_key(cell) for cell in cells]
         free = columns_of(data / "nasbench201_free" / "zero_cost_cifar10.csv.gz", keys, FREE)
@@ -88,8 +91,8 @@ class CellData:
         loss, accuracy, seconds = _copies(cells, copy)
         structure = np.c_[structure, *promises.values(), size]
         return cls(
-            cells, structure, encoded, promises, size, dict(zip(FREE, free.T)), loss, accuracy, short,
-            short_test, val, test, runs, seconds,
+            cells, features, structure, encoded, promises, size, dict(zip(FREE, free.T)), loss, accuracy,
+            short, short_test, val, test, runs, seconds,
         )  # fmt: skip
 
     @property

@@ -33,8 +33,9 @@ from hcdc.core.posterior import AMPLITUDE, LEVEL, Results, corrected, expected_s
 from hcdc.core.ranks import standard, standard_ranks
 from hcdc.core.ridge import ridge
 from hcdc.core.seeds import numpy_stream
-from hcdc.experiments._command import as_command, integers, rounded
+from hcdc.experiments._command import as_command, check_names, integers, rounded
 from hcdc.experiments.cell_data import CellData
+from hcdc.experiments.nas201_draws import PROBES
 from hcdc.experiments.nas201_rankings import CELLS
 from hcdc.experiments.search_pools import PRICES
 
@@ -158,6 +159,22 @@ def own(draw: Draw, long: int = 0) -> Array:
     return expected_scores(draw.described(count), draw.figures(count), [results], full)[:judges]
 
 
+def companions(draw: Draw, model: bool) -> Array:
+    """What companions are expected to reach when an S_val is learned from 20 probes, plus minus their loss.
+
+    Args:
+        model: Expect what the model does without a copy; otherwise a ridge regression on operation counts.
+    """
+    count, judges = len(draw.judges) + PROBES, len(draw.judges)
+    if model:
+        probes = Results(judges + np.arange(PROBES), draw.full(draw.pool[:PROBES]))
+        found = expected_scores(draw.described(count), draw.figures(count, ""), full=probes)[:judges]
+    else:
+        known = draw.data.features
+        found = ridge(known[draw.pool[:PROBES]], _target(draw, PROBES, "long"), known[draw.judges])
+    return standard(found) + standard(draw.raw["loss"][:judges])
+
+
 def _target(draw: Draw, count: int, of: str) -> Array:
     """Standardised ranks of the first ``count`` of the pool after 12 or 200 epochs."""
     probes = draw.pool[:count]
@@ -257,6 +274,8 @@ ROWS: dict[str, Row] = {
     "process-20-hope": _rival(processed, long=20, beside=("hope",)),
     "ridge-304": _rival(regressed, short=304, beside=("loss",)),
     "process-304-sum": _rival(processed, short=304, beside=SUM),
+    "companions-ridge": Row(partial(companions, model=False), 0, PROBES, 0, True),
+    "companions-model": Row(partial(companions, model=True), 0, PROBES, PROBES, True),
     "own": _own(0), "own-20": _own(20), "short": _sum("short"),
     "jacov-parameters-short": _sum(*SUM, "short"), "loss-short": _sum("loss", "short"),
     "hope-short": _sum("hope", "short"),
@@ -288,9 +307,19 @@ def judging(data: CellData, scored: NDArray[np.bool_], before: Sequence[str | Pa
 
 
 def run(
-    dataset: str, data: Path, copy: Path, before: Sequence[str | Path], seeds: Sequence[int], out: Path
+    dataset: str,
+    data: Path,
+    copy: Path,
+    before: Sequence[str | Path],
+    seeds: Sequence[int],
+    out: Path,
+    only: Sequence[str] = (),
 ) -> None:
-    """Rank the judging cells by every row; appends the truth and one record per row and seed to ``out``."""
+    """Rank the judging cells by every row; appends the truth and one record per row and seed to ``out``.
+
+    Args:
+        only: Add these rows to a file that has the truth already.
+    """
     scored = CellData.read(data, copy)
     known = scored if dataset == "cifar10" else CellData.read(data, None, dataset)
     judges = judging(scored, scored.copied, before)
@@ -302,14 +331,18 @@ def run(
     }
     percent = {part: (getattr(known, part)[judges] / 100).tolist() for part in ("val", "test")}
     cells = [known.cells[row] for row in judges.tolist()]
-    records.append(out, {**told, "label": "truth", "cells": cells, **rounded(percent)})
+    if not only:
+        records.append(out, {**told, "label": "truth", "cells": cells, **rounded(percent)})
     rows, sets = (ROWS, known.loss.shape[1]) if dataset == "cifar10" else (WITHOUT_COPY, 0)
+    check_names("--rows", only, rows)
     for seed in seeds:
         left_out = seed % max(sets, 1)
         pool = numpy_stream(seed, "cells-rank-probes").permutation(others)
         draw = Draw(known, judges, pool, tuple(k for k in range(sets) if k != left_out), seed)
         each = scored.seconds * len(draw.sets) / scored.loss.shape[1]
         for name, row in rows.items():
+            if only and name not in only:
+                continue
             copied = row.copies is not None and bool(sets)
             if seed >= (len(seeds) if row.probes else sets if copied else 1) + min(seeds):
                 continue  # it would repeat an earlier one
@@ -329,10 +362,11 @@ def main() -> None:
     parser.add_argument("--before", nargs="+", default=[], help="records of tables that judged other cells")
     parser.add_argument("--seeds", default=",".join(map(str, range(10, 20))))
     parser.add_argument("--out", type=Path, required=True, help="file to append records to")
+    parser.add_argument("--rows", nargs="*", default=[], help="add these rows to --out, which has others")
     given = parser.parse_args()
     folder = Path(os.environ.get("HCDC_DATA") or Path.home() / ".cache" / "hcdc")
     seeds = integers("--seeds", given.seeds)
-    run(given.dataset, folder, given.copy, given.before, seeds, given.out)
+    run(given.dataset, folder, given.copy, given.before, seeds, given.out, given.rows)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,8 @@ WORDS = {
     "process-20": "one Gaussian process on structure, edges, loss, accuracy, 20 of 200 epochs",
     "process-20-sum": "one Gaussian process, 20 of 200 epochs, + jacov + parameters",
     "process-20-hope": f"one Gaussian process, 20 of 200 epochs, + {HOPE}",
+    "companions-ridge": "ridge on operation counts, 20 of 200 epochs, + loss (expected of companions today)",
+    "companions-model": "the model without copies, 20 of 200 epochs, + loss (the model in its place)",
     "own": f"{MODEL}, every candidate for 12 epochs",
     "own-20": f"{MODEL}, every candidate for 12 epochs, 20 others for 12 and 200",
     "short": "12 epochs alone", "jacov-parameters-short": "jacov + parameters + 12 epochs",
@@ -65,7 +67,8 @@ GROUPS = {
     "20 trainings of 200 epochs, or as many seconds": (
         "model-20-0", "model-top", "model-16-53", "model-12-115", "model-8-178", "model-0-304", "model-0-325",
         "process-20", "process-20-sum", "process-20-hope", "ridge-20", "ridge-20-accuracy",
-        "ridge-20-corrected", "ridge-20-hope", "ridge-20-sum", "process-304-sum", "ridge-304",
+        "ridge-20-corrected", "ridge-20-hope", "ridge-20-sum", "companions-ridge", "companions-model",
+        "process-304-sum", "ridge-304",
     ),
     "12 epochs for every candidate": (
         "own", "own-20", "hope-short", "jacov-parameters-short", "ridge-20-short", "loss-short", "short",
@@ -82,6 +85,7 @@ GAINS = {
     "model-0-111": ("hope", "hope-free", "process-111-sum", "process-111-hope", "ridge-111"),
     "model-20-0": ("hope", "hope-free", *TWENTY),
     "model-0-304": ("model-20-0", *TWENTY, "process-304-sum", "ridge-304", "jacov-parameters-short"),
+    "companions-model": ("companions-ridge",),
     "own": ("jacov-parameters-short", "ridge-20-short", "hope-short", "loss-short", "short"),
 }  # fmt: skip
 """Which gains are shown: over rows of about equal cost, and over what a row adds to."""
