@@ -57,15 +57,18 @@ class Estimator:
 
 
 def neighbours(cells: list[str]) -> Index:
-    """Ordered pairs of positions of cells that differ in one edge ``[m, 2]``, grouped by the first."""
+    """Pairs of positions of cells that differ in one edge, in both orders ``[m, 2]``, sorted.
+
+    A cell has several strings that compute the same, so one of two neighbours may not list the other.
+    """
     space, place = NASBench201(), {cell: k for k, cell in enumerate(cells)}
-    pairs = [
+    listed = {
         (k, place[other["cell"]])
         for cell, k in place.items()
         for other in space.neighbours({"cell": cell})
         if other["cell"] in place
-    ]
-    return np.array(pairs, np.int64)
+    }
+    return np.array(sorted(listed | {(b, a) for a, b in listed}), np.int64)
 
 
 def estimators(data: CellData, rows: Index) -> dict[str, Estimator]:
