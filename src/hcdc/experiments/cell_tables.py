@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -89,10 +89,14 @@ GAINS = {
     "own": ("jacov-parameters-short", "ridge-20-short", "hope-short", "loss-short", "short"),
 }  # fmt: skip
 """Which gains are shown: over rows of about equal cost, and over what a row adds to."""
-FIRST = (
-    "hope", "jacov-parameters", "model-0-127", "model-20-0", "model-0-325", "own", "jacov-parameters-short",
-)  # fmt: skip
-"""Rows of the first version that are shown."""
+FIRST = {
+    "hope": "first model: parameters, jacov, synflow, 2 bits of structure, loss and accuracy as they are",
+    "jacov-parameters": WORDS["jacov-parameters"],
+    "model-0-127": "first model, 127 of 12 epochs", "model-20-0": "first model, 20 of 200 epochs",
+    "model-0-325": "first model, 325 of 12 epochs", "own": "first model, every candidate for 12 epochs",
+    "jacov-parameters-short": WORDS["jacov-parameters-short"],
+}  # fmt: skip
+"""Rows of the first version that are shown, in words."""
 
 
 def _words(name: str) -> str:
@@ -147,7 +151,7 @@ def _ranking(r: Record) -> Ranking:
 
 
 def agreement_table(
-    found: Sequence[Record], dataset: str, clock: Clock | None = None, only: Sequence[str] | None = None
+    found: Sequence[Record], dataset: str, clock: Clock | None = None, only: Mapping[str, str] | None = None
 ) -> str:
     """One row per ranking, by what it may spend: agreement, regret, seconds.
 
@@ -155,13 +159,13 @@ def agreement_table(
         found: The records of one protocol.
         dataset: The data set.
         clock: Seconds of trainings.
-        only: Show these rows alone.
+        only: Show these rows alone, in these words.
     """
     judged, lines = Judged([r for r in found if r["dataset"] == dataset]), []
     for group, names in GROUPS.items():
         if shown := [name for name in names if name in judged.rows and (only is None or name in only)]:
             lines.append([f"*{group}*", *[""] * 7])
-        lines += [_line(judged, name, clock) for name in shown]
+        lines += [[only[name] if only else _words(name), *_line(judged, name, clock)] for name in shown]
     head = [
         "ranked by", "runs", f"Spearman, {DRAWS:,} draws of {CELLS}: mean [5 %, 95 %]",
         "test accuracy as truth", f"top {TOP}", f"regret of the pick, points, {REGRET_DRAWS:,} draws",
@@ -177,7 +181,7 @@ def _line(judged: Judged, name: str, clock: Clock | None) -> list[str]:
     each = [judged.regrets.figures(one) for one in ranked]
     lost = {key: pooled(ranked, [one[key] for one in each]) for key in ("regret", "promoted")}
     return [
-        _words(name), str(len(ranked)), f"{float(val.mean()):.3f} [{low:.2f}, {high:.2f}]",
+        str(len(ranked)), f"{float(val.mean()):.3f} [{low:.2f}, {high:.2f}]",
         f"{float(test.mean()):.3f}", f"{float(top.mean()):.2f}", mean_text(lost["regret"]),
         mean_text(lost["promoted"]), judged.seconds(name, clock),
     ]  # fmt: skip
