@@ -22,6 +22,7 @@ from hcdc.condensers import (
     companion_configs,
     condense,
     expectations,
+    free_figures,
     learn_examples,
     make_companions,
     mean_loss,
@@ -35,6 +36,7 @@ from hcdc.condensers.validation._weights import clearest, example_losses, fit_we
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError, NumericalError
+from hcdc.core.posterior import Results, expected_scores
 from hcdc.core.progress import Progress
 from hcdc.core.ranks import spearman
 from hcdc.core.recipe import Recipe
@@ -641,6 +643,32 @@ def test_expectations_are_a_ridge_regression_of_the_ranks_of_the_probes(space):
     np.testing.assert_allclose(expectations(space, probes, np.exp(truth), fresh), found)  # ranks alone
     np.testing.assert_allclose(expectations(space, probes, -truth, fresh), -found, atol=1e-12)
     np.testing.assert_allclose(expectations(space, probes, truth, fresh[3:]), found[3:])
+
+
+def test_expectations_follow_free_figures_and_probes(digits):
+    """The model's, at lambda, features and structure, from the ranks of the probes and the figures."""
+    probes, fresh = probe_configs(SPACE, 12, 0), companion_configs(SPACE, 12, 7, 0)
+    every = [*probes, *fresh]
+    figures = free_figures(digits, SPACE, every)
+    assert set(figures) == {"parameters", "skip_path", "no_pool_path", "jacov", "naswot", "synflow"}
+    counts = [SPACE.parameter_count(config, digits.features, 10) for config in every]
+    np.testing.assert_array_equal(figures["parameters"], counts)
+    truth = np.random.default_rng(1).normal(size=12)
+    known = np.array(
+        [
+            [
+                *SPACE.encode(c).tolist(),
+                *SPACE.features(c),
+                *SPACE.structure(c).values(),
+                *SPACE.promises(c).values(),
+            ]
+            for c in every
+        ]
+    )
+    full = Results(np.arange(12), standard(stats.rankdata(truth)))
+    found = expectations(SPACE, probes, truth.tolist(), fresh, figures)
+    np.testing.assert_allclose(found, expected_scores(known, figures, full=full)[12:])
+    assert np.abs(found - expectations(SPACE, probes, (-truth).tolist(), fresh, figures)).max() > 0.01
 
 
 def test_nothing_is_expected_of_no_candidates():

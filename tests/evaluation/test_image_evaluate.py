@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import hcdc.evaluation._evaluate as evaluating
-from hcdc.condensers import companion_configs, condense
+from hcdc.condensers import companion_configs, condense, expectations, free_figures
 from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError
 from hcdc.core.ranks import standard
@@ -31,7 +31,7 @@ WEIGHING = {"probes": 6, "companions": 4}
 PROBING = {**WEIGHING, "probe_steps": 3}
 ALIGNING = {"trajectories": 1, "holdout": 2, "steps": 1, "check": 1, "batch": 1, "nodes": 3, "iterations": 1}
 SHARED = ["random-val", "random-val-loss", "real-val", "real-val-loss"]
-RIDGES = ["ridge-probes", "ridge-and-real-val"]
+RIDGES = ["ridge-probes", "ridge-and-real-val", "model-and-real-val"]
 
 
 def short_recipe(**settings):
@@ -287,6 +287,13 @@ def test_ridges_are_of_the_probes_ranks_alone_and_with_the_real_loss(copied):
     assert rivals["ridge-and-real-val"].extra_seconds == pytest.approx(600.0 + made)
     own = rivals["real-val"].seconds_per_candidate + rivals["ridge-probes"].seconds_per_candidate
     assert rivals["ridge-and-real-val"].seconds_per_candidate == pytest.approx(own)
+    every = [*known["configs"], *judged.configs]
+    figures = free_figures(task, SPACE, every)
+    modelled = expectations(SPACE, known["configs"], known["score"], judged.configs, figures)
+    assert np.abs(standard(modelled) - standard(plain)).max() > 0.1
+    expected = standard(modelled) - standard(np.asarray(losses))
+    np.testing.assert_allclose(rivals["model-and-real-val"].proxy, expected, atol=1e-4)
+    assert rivals["model-and-real-val"].extra_seconds == pytest.approx(600.0 + made)
 
 
 def test_with_a_table_real_images_are_weighted_where_nothing_else_is_said(digits):

@@ -9,12 +9,12 @@ import pytest
 from scipy import integrate, optimize, stats
 from tests.search.problems import Square
 
+from hcdc.core.gaussian import Evidence, Scales, kernel, prior_draws
+from hcdc.core.warp import Warp
 from hcdc.search._allocation import Simulation, _log_improvement, allocate, improving
 from hcdc.search._board import Board, Posterior
-from hcdc.search._gaussian import Evidence, Scales, kernel, prior_draws
 from hcdc.search._intervals import mean_interval, slope_is_positive
 from hcdc.search._regression import Inputs, RungModel, monotone
-from hcdc.search._warp import Warp
 
 
 def test_a_warp_is_monotone_and_inverts():

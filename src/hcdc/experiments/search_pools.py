@@ -101,9 +101,9 @@ class Cells(Pool):
             if not copies:
                 raise InputError(f"pool '{name}' is made of the cells that a copy has scored; give --copies")
             known = [_rows(Path(file), ("loss",)) for file in copies]
-            self._cells = [cell for cell in self._cells if all(_key(cell) in rows for rows in known)]
+            self._cells = [cell for cell in self._cells if all(operation_key(cell) in rows for rows in known)]
         self._place = {cell: i for i, cell in enumerate(self._cells)}
-        keys = [_key(cell) for cell in self._cells]
+        keys = [operation_key(cell) for cell in self._cells]
         table = NASBench201Table(data / "nasbench201.csv.gz")
         prefix = COLUMNS[name.split("-")[1]]
         short, mean, test = (
@@ -113,10 +113,10 @@ class Cells(Pool):
         self._short, self._test, self._runs = short, test, [[value] for value in mean.tolist()]
         if prefix == "c10":
             places = [table.index(cell) for cell in self._cells]
-            self._runs = _single_runs(data / "nasbench201_free" / "runs_c10_valid_200.npz", places)
-        free = _columns(data / "nasbench201_free" / "zero_cost_cifar10.csv.gz", keys, FREE)
+            self._runs = single_runs(data / "nasbench201_free" / "runs_c10_valid_200.npz", places)
+        free = columns_of(data / "nasbench201_free" / "zero_cost_cifar10.csv.gz", keys, FREE)
         self._free = dict(zip(FREE, free.T))
-        self._copies = [_columns(Path(file), keys, ("loss",))[:, 0] for file in copies]
+        self._copies = [columns_of(Path(file), keys, ("loss",))[:, 0] for file in copies]
         self._every = [{"cell": cell} for cell in self._cells]
         self._features = np.array([self._described(config) for config in self._every])
         self._size = self._features[:, -1]
@@ -282,7 +282,7 @@ def open_pool(
     return (GraphNetworks if name == "nasbench-graph" else Surrogates)(name, folder, prices)
 
 
-def _single_runs(file: Path, places: Sequence[int]) -> list[list[float]]:
+def single_runs(file: Path, places: Sequence[int]) -> list[list[float]]:
     """Validation accuracies of single runs by cell, from arrays ``index [r]`` and ``c10_valid [r]``."""
     with np.load(file) as found:
         index, values = found["index"].tolist(), found["c10_valid"].tolist()
@@ -306,14 +306,14 @@ def _supernet(file: Path) -> SupernetRanking:
 def _mean_losses(line: Mapping[str, Any]) -> dict[str, Any]:
     """A record of the protocol ``copy-pool`` as a row; a cell that diverged has no loss."""
     losses = [math.nan if loss is None else loss for loss in line["loss"]]
-    return {"ops": _key(line["cell"]), "loss": float(np.mean(losses))}
+    return {"ops": operation_key(line["cell"]), "loss": float(np.mean(losses))}
 
 
-def _key(cell: str) -> str:
+def operation_key(cell: str) -> str:
     return "-".join(map(str, operations(cell)))
 
 
-def _columns(file: Path, keys: Sequence[str], names: Sequence[str]) -> Array:
+def columns_of(file: Path, keys: Sequence[str], names: Sequence[str]) -> Array:
     """Columns ``[n, names]`` of a file by the cells' operation numbers."""
     found = _rows(file, names)
     for key in keys:

@@ -21,7 +21,7 @@ import numpy as np
 from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
-from hcdc.experiments import graph_tables, published_tables, table_rank_tables, trust_tables
+from hcdc.experiments import cell_tables, graph_tables, published_tables, table_rank_tables, trust_tables
 from hcdc.experiments._command import as_command
 from hcdc.experiments.markdown import filled, table_text
 from hcdc.experiments.nas201_draws import mean_text
@@ -54,6 +54,7 @@ TABLES: dict[str, tuple[str | None, Callable[[Sequence[Record]], str]]] = {
     "tables-gain": ("tables-rank", table_rank_tables.gain_table),
     "tables-by-test": ("tables-rank", table_rank_tables.by_test_table),
     "tables-cost": ("tables-rank", table_rank_tables.cost_table),
+    "cells-edges": ("cells-edges", cell_tables.edges_table),
     "speed": (None, speed_table),
     "against": (None, against_table),
     **{name: ("search-replay", write) for name, write in {**SEARCH_TABLES, **RECORDED_TABLES}.items()},
@@ -107,6 +108,8 @@ def table(name: str, found: Sequence[Record]) -> str:
     """A table by its name."""
     if name == "headline":
         return headline_table(found)
+    if name in cell_tables.RANKED:
+        return cell_tables.ranked_table(name, found)
     if name in TABLES:
         protocol, write = TABLES[name]
         if protocol is None:
@@ -114,7 +117,7 @@ def table(name: str, found: Sequence[Record]) -> str:
         return write([r for r in found if r.get("protocol") == protocol])
     text = nas201_table(name, [r for r in found if r.get("protocol") == NAS201], Clock.read(found))
     if text is None:
-        known = ", ".join((*TABLES, "headline"))
+        known = ", ".join((*TABLES, *cell_tables.RANKED, "headline"))
         raise InputError(
             f"table '{name}' does not exist or has no records; choose one of: {known}, or nas201-..."
         )

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.ranks import standard, standard_ranks
 from hcdc.core.threads import one_blas_thread
+from hcdc.core.warp import Warp
 from hcdc.search._problem import Array, Outcome, Problem
 from hcdc.search._regression import PRIOR_SLOPE, Inputs, RungModel
-from hcdc.search._warp import Warp
 
 Index = NDArray[np.int64]
 HINT_LOWEST, HINT_FULL = 0.4, 0.2

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from hcdc.search._gaussian import fit_scales, kernel, prior_draws
+from hcdc.core.gaussian import fit_scales, kernel, prior_draws
 
 Array = NDArray[np.float64]
 

@@ -177,6 +177,10 @@ class Space(ABC):
         """Further figures of an architecture that cost nothing to know, by name; none by default."""
         return {}
 
+    def promises(self, config: Config) -> dict[str, float]:
+        """Figures of an architecture by name, of which more promises a better network; none by default."""
+        return {}
+
     def parameter_count(self, config: Config, features: int, classes: int) -> int | None:
         """Number of parameters of the candidate's network: the cheapest way to rank."""
         network = self.network(features, classes, config)

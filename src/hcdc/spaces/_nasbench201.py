@@ -315,6 +315,11 @@ class NASBench201(Space):
         """The cell's operations, its paths by kind, depth, width and longest run of convolutions, by name."""
         return structure(self._operations(config))
 
+    def promises(self, config: Config) -> dict[str, float]:
+        """A path of skips alone is good, one of skips and pools with at least one pool is bad."""
+        found = self.structure(config)
+        return {"skip_path": float(found["skip_paths"] > 0), "no_pool_path": -found["pool_path"]}
+
     def parameter_count(self, config: Config, features: int, classes: int) -> int:
         return self.network(features, classes, config).parameter_count()
 

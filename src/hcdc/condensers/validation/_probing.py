@@ -6,7 +6,7 @@ changes until minus the validation loss orders the probes as the full data does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from hcdc.condensers.validation._settings import Probing
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError
+from hcdc.core.posterior import Results, expected_scores
 from hcdc.core.ranks import spearman, standard, standard_ranks
 from hcdc.core.recipe import Recipe
 from hcdc.core.ridge import ridge
@@ -26,8 +27,12 @@ from hcdc.core.seeds import numpy_stream
 from hcdc.spaces import Space, halves
 from hcdc.tasks import Task
 from hcdc.training import Predictor
+from hcdc.training.free import free_scores
 
 Array = NDArray[np.float64]
+
+FREE = ("jacov", "naswot", "synflow")
+"""Training-free scores among the figures that promise a good candidate."""
 
 
 def probe_configs(space: Space, count: int, seed: int) -> list[Config]:
@@ -82,13 +87,45 @@ class Companions:
 
 
 def expectations(
-    space: Space, probes: Sequence[Config], truth: Sequence[float], of: Sequence[Config]
+    space: Space,
+    probes: Sequence[Config],
+    truth: Sequence[float],
+    of: Sequence[Config],
+    figures: Mapping[str, Array] | None = None,
 ) -> Array:
-    """Predict other candidates' ranks ``[n]`` from the probes', by regression on the space's features."""
+    """Predict other candidates' ranks ``[n]`` from the probes'.
+
+    Args:
+        space: The search space.
+        probes, truth: The probes and their full-data scores.
+        of: The other candidates.
+        figures: What promises a good candidate (`free_figures`), by name, of the probes and then of the
+            others; the prediction is then that of `hcdc.core.posterior`, otherwise a ridge regression on the
+            space's features.
+    """
     if not of:
         return np.zeros(0)
-    at, fresh = (np.asarray([space.features(c) for c in some], np.float64) for some in (probes, of))
-    return ridge(at, rank_targets(truth).numpy(), fresh)
+    target = rank_targets(truth).numpy()
+    if figures is None:
+        at, fresh = (np.asarray([space.features(c) for c in some], np.float64) for some in (probes, of))
+        return ridge(at, target, fresh)
+    known = np.asarray([describe(space, config) for config in (*probes, *of)], np.float64)
+    return expected_scores(known, figures, full=Results(np.arange(len(probes)), target))[len(probes) :]
+
+
+def describe(space: Space, config: Config) -> list[float]:
+    """Everything that a space knows of a configuration without training: lambda, features, structure."""
+    figures = {**space.structure(config), **space.promises(config)}
+    return [*space.encode(config).tolist(), *space.features(config), *figures.values()]
+
+
+def free_figures(task: Task, space: Space, configs: Sequence[Config], seed: int = 0) -> dict[str, Array]:
+    """Figures of untrained candidates of which more promises more, by name ``[n]`` each."""
+    count = [space.parameter_count(config, task.features, task.num_classes or 1) or 0 for config in configs]
+    promises = [space.promises(config) for config in configs]
+    found = {"parameters": count, **{name: [one[name] for one in promises] for name in promises[0]}}
+    scores = free_scores(task, space, configs, FREE, seed)
+    return {name: np.asarray(values, np.float64) for name, values in {**found, **scores}.items()}
 
 
 @torch.no_grad()

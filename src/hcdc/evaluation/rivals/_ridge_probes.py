@@ -59,11 +59,19 @@ def predictions(context: Context) -> Predictions:
 def _predictions(context: Context) -> Predictions:
     probes, known = context.small.meta["probes"], described(context)
     own = context.space.encode if "lam" in probes else context.space.features
-    each = context.full.seeds if "lam" in probes else 1  # a trajectory's point is one seed
-    once = len(known) * context.full_seconds / (len(context.configs) * each)
-    if "truth" in context.small.meta:  # a table knows the seconds of these probes
-        once = context.small.record.get("probe_seconds", once)
+    once = probe_seconds(context)
     fresh = np.asarray([list(own(config)) for config in context.configs], np.float64)
     begun = time.perf_counter()
     found = kernel_ridge(np.asarray(known, np.float64), stats.rankdata(probes["score"]), fresh)
     return found, time.perf_counter() - begun, once
+
+
+def probe_seconds(context: Context) -> float:
+    """Seconds of the full trainings done for condensing."""
+    each = (
+        context.full.seeds if "lam" in context.small.meta["probes"] else 1
+    )  # a trajectory's point is one seed
+    once = len(described(context)) * context.full_seconds / (len(context.configs) * each)
+    if "truth" in context.small.meta:  # a table knows the seconds of these probes
+        return float(context.small.record.get("probe_seconds", once))
+    return once
