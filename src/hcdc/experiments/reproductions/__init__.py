@@ -20,6 +20,7 @@ __all__ = [
 ]
 
 MODULES = (
+    "ablations",
     "adjacency_overfit",
     "convnet_accuracy",
     "filters_80",
