@@ -23,6 +23,7 @@ MODULES = (
     "ablations",
     "adjacency_overfit",
     "convnet_accuracy",
+    "cross_validation",
     "filters_80",
     "gcn_accuracy",
     "gnn_manifold",

@@ -1,9 +1,9 @@
 """``ablations``: which choice of HCDC moves the rank correlation, and by how much.
 
-Filters of Cora are ranked on 35 nodes. Each variant changes one choice of the base; all variants of a seed are
-judged by the same filters and the same full-data results. The base is a short HCDC (24 trainings on the
-original graph, width 16), so that all variants can be run; its differences need not carry over to longer runs.
-The paper leaves these choices to future work and prints no number.
+Filters of Cora are ranked on 35 nodes. Each variant changes one choice of the base; all variants of a seed
+are judged by the same filters and the same full-data results. The base is a short HCDC (24 trainings on the
+original graph, width 16), so that all variants can be run; its differences need not carry over to longer
+runs. The paper leaves these choices to future work and prints no number.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Ablations(Reproduction):
                 ])  # fmt: skip
         notes = [
             "differences are paired by seed, with their 90 % interval; seconds are those of condensing",
-            "an exact inverse needs the whole curvature matrix, too large here: 50 conjugate gradients stand in",
+            "an exact inverse needs the whole curvature matrix: 50 conjugate gradients stand in for it",
         ]
         return Table(head, rows, notes)
 
