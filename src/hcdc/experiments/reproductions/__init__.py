@@ -32,9 +32,11 @@ MODULES = (
     "graph_nas_curve",
     "graphs_rank",
     "images_rank",
+    "learned_images",
     "loss_landscape",
     "nas",
     "nas201",
+    "ranks",
     "trajectories",
 )
 for _name in MODULES:

@@ -30,9 +30,16 @@ from hcdc.tasks import Task
 from hcdc.training import Adam, init_many, train_many
 
 __all__ = [
-    "FoldSet", "FoldTask", "Matching", "condensed", "folded", "fold_scores", "learned_val", "random_folds",
+    "FoldSet",
+    "FoldTask",
+    "Matching",
+    "condensed",
+    "fold_scores",
+    "folded",
+    "learned_val",
+    "random_folds",
     "trained",
-]  # fmt: skip
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +172,7 @@ def random_folds(task: FoldTask, data: FoldSet, each: int, seed: int) -> FoldSet
     return data.subset(torch.cat(picked).to(data.y.device))
 
 
-# --- condensing each fold ------------------------------------------------------------------------------------
+# --- condensing each fold -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -269,7 +276,7 @@ def gradient_distance(found: Params, wanted: Params) -> Tensor:
     return total
 
 
-# --- HCDC ----------------------------------------------------------------------------------------------------
+# --- HCDC ---------------------------------------------------------------------------------------------------
 
 
 def learned_val(

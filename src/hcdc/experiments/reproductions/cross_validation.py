@@ -3,9 +3,9 @@
 Images are split into M = 20 folds; a candidate leaves one out, trains on the others and is scored on it. The
 copies have c/n of the images. Random images, gradient matching (SDC-GM) and distribution matching (SDC-DM)
 treat every fold on its own, and a fold is ranked by training on the other small folds and validating on its
-own. Early stopping trains on all images for c/n of the steps. HCDC takes SDC-GM's folds to train on and learns
-one validation set of c/M images for all candidates by aligned hypergradients, at parameters trained on the
-copy, so it uses no full training.
+own. Early stopping trains on all images for c/n of the steps. HCDC takes SDC-GM's folds to train on and
+learns one validation set of c/M images for all candidates by aligned hypergradients, at parameters trained
+on the copy, so it uses no full training.
 
 ``small`` has softmax regression on CIFAR-10 in 8 x 8 pixels; ``paper`` has ConvNet-3 on CIFAR-10.
 """
