@@ -112,7 +112,7 @@ def plain(words: str) -> str:
     return words.replace("*", "")
 
 
-Row = tuple[str, str, Reached, str, Mapping[str, Reached], Mapping[str, Reached]]
+Row = tuple[str, str, Reached, str, dict[str, Reached], dict[str, Reached]]
 """Result, setting, HCDC's figure, the paper's, and the figures of other copies and of other rankings."""
 
 

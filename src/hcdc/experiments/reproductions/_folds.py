@@ -98,7 +98,8 @@ class FoldTask(Task):
     def predict(self, params: Params, lam: Tensor, data: Any) -> Tensor:
         if self.net is not None:
             return self.net.forward(params, lam, data.x)
-        return data.x.flatten(1) @ params["weight"].mT + params["bias"]
+        outputs: Tensor = data.x.flatten(1) @ params["weight"].mT + params["bias"]
+        return outputs
 
     def penalty(self, params: Params, lam: Tensor) -> Tensor:
         return 0.5 * self.weight_decay * torch.stack([p.square().sum() for p in params.values()]).sum()
@@ -116,7 +117,8 @@ class FoldTask(Task):
         if data.fold is None:
             return each.mean()
         sizes = data.fold.bincount(minlength=self.folds).clamp_min(1)
-        return (lam[data.fold] / sizes[data.fold] * each).sum()
+        total: Tensor = (lam[data.fold] / sizes[data.fold] * each).sum()
+        return total
 
     def replace(self, data: Any, tensors: dict[str, Tensor]) -> Any:
         return dataclasses.replace(data, **tensors)
@@ -197,36 +199,45 @@ class Matching:
 def condensed(task: FoldTask, data: FoldSet, start: FoldSet, kind: str, how: Matching, seed: int) -> FoldSet:
     """``start`` with examples learned by gradient (``"gm"``) or distribution matching (``"dm"``)."""
     generator = stream(seed, "folds", kind)
-    x = start.x.clone()
-    learn, recipe = Adam({"x": x}, how.lr), Recipe(steps=how.inner, lr=0.01)
-    params = None
+    x, y = start.x.clone(), start.y.view(task.folds, -1)
+    learn, recipe = Adam({"x": x}, how.lr), Recipe(steps=max(1, how.inner), lr=0.01)
+    params: Params = {}
     for iteration in range(how.iterations):
         real, labels = drawn(task, data, how.real, generator)
+        leaf = x.detach().requires_grad_()
         if kind == "dm":
-            embed = task.embedded(generator)
-            wanted = class_means(embed(real.flatten(0, 1)).view(*labels.shape, -1), labels, task.num_classes)
+            distance = mean_distance(task.embedded(generator), leaf, y, real, labels, task.num_classes)
         else:
-            if params is None or iteration % how.fresh == 0:
+            if iteration % how.fresh == 0:
                 params = {name: p.to(x.device) for name, p in task.init(generator).items()}
             wanted = fold_gradients(task, params, real, labels)
-        leaf = x.detach().requires_grad_()
-        of_folds = leaf.view(task.folds, -1, *x.shape[1:])
-        y = start.y.view(task.folds, -1)
-        if kind == "dm":
-            found = class_means(embed(leaf).view(*y.shape, -1), y, task.num_classes)
-            present = (class_counts(y, task.num_classes) > 0).to(x.dtype)[..., None]
-            distance = (present * (found - wanted)).square().sum()
-        else:
-            assert params is not None
-            distance = gradient_distance(fold_gradients(task, params, of_folds, y), wanted)
+            folds = leaf.view(task.folds, -1, *x.shape[1:])
+            distance = gradient_distance(fold_gradients(task, params, folds, y), wanted)
         learn.step(*torch.autograd.grad(distance, [leaf]))
         if kind == "gm" and how.inner:
-            assert params is not None
             lanes = {name: p[None] for name, p in params.items()}
-            whole = x.new_zeros(1, task.folds)
-            after = train_many(task, lanes, whole, dataclasses.replace(start, x=x), recipe)
+            small = dataclasses.replace(start, x=x)
+            after = train_many(task, lanes, x.new_zeros(1, task.folds), small, recipe)
             params = {name: p[0].detach() for name, p in after.items()}
     return dataclasses.replace(start, x=x.detach())
+
+
+def mean_distance(
+    embed: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, real: Tensor, labels: Tensor, classes: int
+) -> Tensor:
+    """Squared distance of mean embeddings, class by class and fold by fold; classes that ``y`` lacks do not
+    count.
+
+    Args:
+        embed: Embeddings ``[m, d]`` of examples.
+        x, y: Synthetic examples, fold after fold, and their labels ``[M, q]``.
+        real, labels: Real examples ``[M, b, ...]`` and labels ``[M, b]``.
+        classes: Number of classes.
+    """
+    wanted = class_means(embed(real.flatten(0, 1)).view(*labels.shape, -1), labels, classes)
+    found = class_means(embed(x).view(*y.shape, -1), y, classes)
+    present = (F.one_hot(y, classes).sum(1) > 0).to(x.dtype)[..., None]
+    return (present * (found - wanted)).square().sum()
 
 
 def drawn(task: FoldTask, data: FoldSet, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -236,11 +247,6 @@ def drawn(task: FoldTask, data: FoldSet, count: int, generator: torch.Generator)
     inside = torch.stack([torch.randperm(size, generator=generator)[:count] for _ in range(task.folds)])
     index = (inside + size * torch.arange(task.folds)[:, None]).to(data.y.device)
     return data.x[index], data.y[index]
-
-
-def class_counts(y: Tensor, classes: int) -> Tensor:
-    """Examples of each class in each fold ``[M, C]``, for labels ``[M, m]``."""
-    return F.one_hot(y, classes).sum(1)
 
 
 def class_means(features: Tensor, y: Tensor, classes: int) -> Tensor:

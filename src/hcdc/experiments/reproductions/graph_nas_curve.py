@@ -103,11 +103,11 @@ class GraphNASCurve(Reproduction):
 
     def planned(self, unit: Unit, work: Work) -> Plan:
         """The plan of the copy."""
-        method = {"method": "hcdc"} if self.val_method == "probes" else {"method": "reach"}
+        method = "hcdc" if self.val_method == "probes" else "reach"
         return plan(
-            graph_task(unit, work), GraphNAS(), train_size=unit["size"], seed=unit["seed"],
+            graph_task(unit, work), GraphNAS(), method, train_size=unit["size"], seed=unit["seed"],
             val_method=self.val_method, options=self.options or None, recipe=self.recipe,
-            full_recipe=self.recipe, **method,
+            full_recipe=self.recipe,
         )  # fmt: skip
 
     def check(self, unit: Unit, work: Work) -> None:
@@ -117,7 +117,9 @@ class GraphNASCurve(Reproduction):
         """One record per searcher."""
         task, planned, clock = graph_task(unit, work), self.planned(unit, work), clock_of(work.device)
         begun = clock()
-        train, val, metric = task.train, task.val, "accuracy"
+        train: Any = task.train
+        val: Any = task.val
+        metric = "accuracy"
         recipe = planned.full
         if unit["place"] == "copy":
             small = planned.run(device=work.device, checkpoint=None, progress=work.progress).to(work.device)

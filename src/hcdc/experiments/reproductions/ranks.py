@@ -65,8 +65,8 @@ class Ranks(Reproduction):
         if unit["source"] == FILTERS:
             quick = Filters80.from_preset(overrides={**QUICK, "methods": ("hcdc",)})
             made = quick.units([unit["seed"]])[0]
-            small = work.copy(quick.planned(made, work))  # type: ignore[attr-defined]
-            found = quick.judged(made, small, work, rivals=True)  # type: ignore[attr-defined]
+            small = work.copy(quick.planned(made, work))
+            found = quick.judged(made, small, work, rivals=True)
             return [{"seed": unit["seed"], "title": "filters of a small graph", "ranked": found}]
         every = [r for r in records.read(unit["source"]) if r.get("protocol") == "nas201"]
         mine = [r for r in every if kind_of(r) == self.kind]
