@@ -206,7 +206,7 @@ class GraphNASCurve(Reproduction):
         shown: dict[str, list[Record]] = {}
         for graph, records in by_graph(found).items():
             shown[graph] = [r for r in records if r["seed"] == records[0]["seed"]]
-        figure = new_figure(0.8 + 4.2 * len(shown), 3.8)
+        figure = new_figure(0.8 + 4.2 * len(shown), 4.2)
         for k, (graph, records) in enumerate(shown.items(), 1):
             axes = figure.add_subplot(1, len(shown), k)
             for record in records:
@@ -221,7 +221,7 @@ class GraphNASCurve(Reproduction):
             axes.set_title("{}, {} nodes".format(*graph.split(":")), fontsize=10)
             axes.set_xlabel("seconds, with condensing")
             axes.set_ylabel("test accuracy of the incumbent, %")
-            axes.legend(fontsize=8, frameon=False, loc="lower right")
+            axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
             plain(axes)
         return figure
 
