@@ -18,6 +18,7 @@ from hcdc.experiments.graph_tables import COPIES, PAPER, RIVALS, key, scores
 from hcdc.experiments.markdown import table_text
 from hcdc.experiments.nas201_rankings import ALL, kind_of
 from hcdc.experiments.nas201_tables import Judged
+from hcdc.experiments.pipeline_figure import draw_pipeline
 from hcdc.experiments.reproductions import REPRODUCTIONS
 from hcdc.experiments.reproductions.cross_validation import PAPER as PAPER_FOLDS
 from hcdc.experiments.reproductions.cross_validation import ROWS as FOLD_ROWS
@@ -68,7 +69,8 @@ def sentence(note: str) -> str:
 
 
 def write_reproduced_figures(found: Sequence[Record], folder: Path) -> None:
-    """Write the figure of every result that has one and records of its own."""
+    """Write the diagram, and the figure of every result that has one and records of its own."""
+    write_figure(draw_pipeline(), folder / "pipeline.png")
     for name in TABLED:
         mine = own(name, found)
         drawn = REPRODUCTIONS[name]().draw(mine) if mine else None
