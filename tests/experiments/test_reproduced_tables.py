@@ -2,6 +2,9 @@
 
 import math
 
+import pytest
+import torch
+
 from hcdc.core import records
 from hcdc.core.ranks import Interval
 from hcdc.experiments.reproduced_tables import (
@@ -17,6 +20,7 @@ from hcdc.experiments.reproduced_tables import (
     write_reproduced_figures,
 )
 from hcdc.experiments.reproductions import REPRODUCTIONS, reproduce
+from hcdc.experiments.reproductions.nested_problems import figures
 
 ONE = Interval(math.nan, math.nan, 0.9)
 
@@ -96,3 +100,11 @@ def test_a_result_has_its_own_table_and_figure(tmp_path):
 def test_the_tables_are_of_results_that_exist():
     assert set(TABLED) <= set(REPRODUCTIONS)
     assert set(REPRODUCED_TABLES) == {"standings", "reproductions", *(f"reproduced-{n}" for n in TABLED)}
+
+
+def test_regret_is_a_share_of_the_range():
+    truth, proxy = torch.tensor([1.0, 2.0, 5.0]), torch.tensor([3.0, 1.0, 9.0])
+    found = figures(truth, proxy)
+    assert found["regret"] == 0.25
+    assert found["spearman"] == pytest.approx(0.5)
+    assert found["calibration"] == pytest.approx(2 / 3)

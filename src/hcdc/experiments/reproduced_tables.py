@@ -38,6 +38,7 @@ TABLED = (
     "graph-nas-curve",
     "learned-images",
     "loss-landscape",
+    "nested-problems",
     "ranks",
     "trajectories",
 )

@@ -36,6 +36,7 @@ MODULES = (
     "loss_landscape",
     "nas",
     "nas201",
+    "nested_problems",
     "ranks",
     "trajectories",
 )
