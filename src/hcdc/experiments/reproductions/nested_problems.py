@@ -161,12 +161,13 @@ class NestedProblems(Reproduction):
         ]  # fmt: skip
         every = {name: [r["found"][name] for r in found] for name in WORDS}
         corr = {name: [each["spearman"] for each in some] for name, some in every.items()}
+        others = {name: values for name, values in corr.items() if not name.startswith("hcdc")}
         rows = [
             [
                 WORDS[name], mean_text(corr[name]), mean_text([each["calibration"] for each in some]),
                 mean_text([100 * each["regret"] for each in some], 1),
                 mean_text([each["seconds"] for each in some]), "none",
-                standing(corr, name) if name.startswith("hcdc") else "",
+                standing({**others, name: corr[name]}, name) if name.startswith("hcdc") else "",
             ]
             for name, some in every.items()
         ]  # fmt: skip
