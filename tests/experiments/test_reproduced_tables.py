@@ -75,6 +75,15 @@ def test_folds_are_ranked_by_loss():
     assert [value for value, _ in rivals.values()] == [1.0, 1.0]
 
 
+def test_hcdc_stands_beside_the_nested_problems():
+    figures = {"sampled": 0.1, "sdc": 0.2, "nested": 0.5, "hcdc": 0.9, "hcdc-scaled": 0.95}
+    record = {"protocol": "nested-problems", "unit": {"settings": {}}, "seed": 0}
+    found = [{**record, "found": {name: {"spearman": v} for name, v in figures.items()}}]
+    (row,) = body(standings_table(found))
+    assert row[2:4] == ["0.90", "none"]
+    assert row[4] == row[5] == "first, before both by the naive nested problem (0.50)"
+
+
 def test_records_of_one_setting_are_shown():
     found = [folds(0, 2, "a"), folds(1, 2, "b"), folds(2, 2, "b"), {"protocol": "cross-validation"}]
     assert [r["seed"] for r in own("cross-validation", found)] == [1, 2]

@@ -23,6 +23,7 @@ from hcdc.experiments.reproductions import REPRODUCTIONS
 from hcdc.experiments.reproductions.cross_validation import PAPER as PAPER_FOLDS
 from hcdc.experiments.reproductions.cross_validation import ROWS as FOLD_ROWS
 from hcdc.experiments.reproductions.cross_validation import agreed
+from hcdc.experiments.reproductions.nested_problems import WORDS as NESTED_WORDS
 from hcdc.reporting import write_figure
 
 Record = dict[str, Any]
@@ -180,6 +181,17 @@ def fold_rows(found: Sequence[Record]) -> list[Row]:
     return rows
 
 
+def nested_rows(found: Sequence[Record]) -> list[Row]:
+    """One row of ``nested-problems``: HCDC by cosines, beside the nested problems."""
+    mine = own("nested-problems", found)
+    figures = {name: reached([r["found"][name]["spearman"] for r in mine]) for name in NESTED_WORDS}
+    known = {name: value for name, value in figures.items() if value is not None}
+    if "hcdc" not in known:
+        return []
+    others = {words: known[n] for n, words in NESTED_WORDS.items() if n in known and not n.startswith("hcdc")}
+    return [("eq. (HCDC-bl)", "tiny tables", known["hcdc"], "none", others, {})]
+
+
 def standings_table(found: Sequence[Record]) -> str:
     """Where HCDC stands in every ranking that has records: among copies, and among all ways to rank."""
     rows = [
@@ -187,6 +199,7 @@ def standings_table(found: Sequence[Record]) -> str:
         *graph_rows(found, "filters-80", "tab:graphs", PAPER),
         *graph_rows(found, "gnn-zoo", "tab:gnns", {}),
         *fold_rows(found),
+        *nested_rows(found),
     ]
     lines = [
         [label, setting, text(ours), paper, place(ours, copies), place(ours, {**copies, **rivals})]
