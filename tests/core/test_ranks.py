@@ -10,6 +10,7 @@ from scipy import stats
 from hcdc.core import ranks
 from hcdc.core.ranks import (
     bootstrap,
+    calibration,
     kendall,
     mean_interval,
     regret,
@@ -37,6 +38,35 @@ def test_against_scipy_with_ties(pair):
     assume(varied(a, b))
     assert spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic, abs=1e-12)
     assert kendall(a, b) == pytest.approx(stats.kendalltau(a, b).statistic, abs=1e-12)
+
+
+@given(pairs)
+def test_calibration_counts_pairs_in_order(pair):
+    """Eq. (HC) pair by pair."""
+    a, b = pair
+    assume(varied(a))
+    ordered = [(i, j) for i in range(len(a)) for j in range(i) if a[i] != a[j]]
+    alike = [(i, j) for i, j in ordered if (a[i] - a[j]) * (b[i] - b[j]) > 0]
+    assert calibration(a, b) == len(alike) / len(ordered)
+    assert calibration(a, a) == 1
+    against = calibration(a, [-value for value in b])
+    assert calibration(a, b) + against <= 1 + 1e-12
+    strict = [value + k / 100 for k, value in enumerate(b)]  # no ties
+    untied = [value + k / 100 for k, value in enumerate(a)]
+    assert calibration(untied, strict) == pytest.approx((1 + kendall(untied, strict)) / 2)
+
+
+def test_calibration_and_ties():
+    assert calibration([1, 1, 2], [1, 2, 3]) == 1  # the truth does not order the first two
+    assert calibration([1, 2, 3], [5, 5, 9]) == pytest.approx(2 / 3)  # the proxy must
+    assert calibration([1, 2, 3], [0, 0, 0]) == 0
+    for a, b in [([1, 1], [1, 2]), ([1], [2]), ([], []), ([1, math.nan], [1, 2]), ([1, 2], [1, math.inf])]:
+        assert math.isnan(calibration(a, b))
+
+
+def test_calibration_of_distant_scores_does_not_overflow():
+    assert calibration([0, 1e200, 2e200], [-1e200, 0, 1e200]) == 1
+    assert calibration([0, 1e-200], [0, 1e-200]) == 1
 
 
 def test_worked_example_with_average_ranks():

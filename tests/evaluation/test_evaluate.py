@@ -45,6 +45,7 @@ TASK = GraphTask(graph_data())
 FIELDS = {
     "dataset", "method", "train_method", "val_method", "train_size", "val_size", "seed", "judge_seed",
     "space", "metric", "candidates", "dropped", "spearman", "kendall", "interval", "level", "top_k_overlap",
+    "calibration",
     "upper_half_spearman", "regret", "selected_test_accuracy", "best_test_accuracy", "condense_seconds",
     "proxy_seconds", "full_seconds", "proxy_seconds_per_candidate", "full_seconds_per_candidate",
     "break_even_trials", "configs", "truth", "test", "proxy", "rivals", "environment", "note", "diverged",
@@ -91,6 +92,9 @@ def test_figures_are_those_of_the_scores():
     truth, test, proxy = (np.asarray(vars(found)[key]) for key in ("truth", "test", "proxy"))
     assert found.spearman == pytest.approx(stats.spearmanr(truth, proxy).statistic)
     assert found.kendall == pytest.approx(stats.kendalltau(truth, proxy).statistic)
+    pairs = [(i, j) for i in range(6) for j in range(i) if truth[i] != truth[j]]
+    alike = [(truth[i] - truth[j]) * (proxy[i] - proxy[j]) > 0 for i, j in pairs]
+    assert found.calibration == pytest.approx(np.mean(alike))
     assert found.regret == pytest.approx(truth.max() - truth[proxy.argmax()])
     assert found.selected_test_accuracy == test[proxy.argmax()]
     assert found.best_test_accuracy == test[truth.argmax()]

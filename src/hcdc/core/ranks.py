@@ -65,6 +65,22 @@ def kendall(truth: ArrayLike, proxy: ArrayLike) -> float:
     return math.nan if _undefined(a, b) else float(stats.kendalltau(a, b).statistic)
 
 
+def calibration(truth: ArrayLike, proxy: ArrayLike) -> float:
+    """Share of pairs that both lists order alike: how far eq. (HC), the paper's calibration, holds.
+
+    A pair counts if (t_i - t_j) (p_i - p_j) > 0. Pairs with equal truth are left out, since nothing could
+    order them; pairs that only the proxy ties are not calibrated. Without ties this is (1 + Kendall's
+    tau) / 2. NaN if the truth has no order or a score is not finite; constant proxy scores give 0.
+    """
+    a, b = _pair(truth, proxy)
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return math.nan
+    first, second = np.triu_indices(len(a), 1)
+    ordered = np.sign(a[first] - a[second])
+    alike = ordered * np.sign(b[first] - b[second]) > 0
+    return float(alike.sum() / (ordered != 0).sum()) if ordered.any() else math.nan
+
+
 def top_k_overlap(truth: ArrayLike, proxy: ArrayLike, k: int) -> float:
     """Share of the ``k`` best by truth (higher is better) that are also among the ``k`` best by proxy.
 

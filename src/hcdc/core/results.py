@@ -75,6 +75,7 @@ class Ranking:
         proxy: The scores, one per candidate.
         repeats: ``"loss"`` and ``"score"`` of each candidate, one per initialisation; empty if not trained.
         spearman, kendall: Rank correlation with full-data validation scores.
+        calibration: Share of pairs of candidates in their full-data order, eq. (HC); .5 is chance.
         interval: Bootstrap interval of ``spearman`` over candidates, at ``level``.
         test_spearman, test_interval: The same against full-data test scores.
         top_k_overlap: Share of the true top ten in its own top ten.
@@ -88,6 +89,7 @@ class Ranking:
     repeats: Mapping[str, Sequence[Scores]] = field(default_factory=dict)
     spearman: float | None = None
     kendall: float | None = None
+    calibration: float | None = None
     interval: Scores = (None, None)
     level: float = 0.9
     test_spearman: float | None = None

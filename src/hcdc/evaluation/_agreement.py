@@ -31,6 +31,7 @@ def agreement(truth: Sequence[float], test: Sequence[float], proxy: Sequence[flo
         "proxy": [float(v) for v in b],
         "spearman": value,
         "kendall": ranks.kendall(a, b),
+        "calibration": math.nan if undefined else ranks.calibration(a, b),
         "interval": ranks.bootstrap(a, b).as_list(),
         "level": 0.90,
         "test_spearman": ranks.spearman(test, b) if len(test) else None,

@@ -32,7 +32,13 @@ from hcdc.reporting import rank_colours
 
 
 def figure(found: Sequence[Record], path: str | Path, of_copies: bool = False) -> Path:
-    """One draw of 100 cells, ordered by one run of each row and coloured by true rank.
+    """Write `typical` as a figure: cells ordered by each row and coloured by true rank."""
+    drawn, title = typical(found, of_copies)
+    return rank_colours(drawn, path, title)
+
+
+def typical(found: Sequence[Record], of_copies: bool = False) -> tuple[Evaluation, str]:
+    """One draw of 100 cells ranked by one run of each row, and the title of its figure.
 
     Run and draw are those closest to the means in the table (see `_typical`). ``of_copies`` also shows copies
     of other methods, on the cells that judged them.
@@ -60,7 +66,7 @@ def figure(found: Sequence[Record], path: str | Path, of_copies: bool = False) -
     drawn = {**mine, "method": ours, "truth": truth.tolist(), "rivals": others}
     classes = base["dataset"].removeprefix("cifar")
     of = f"NAS-Bench-201, CIFAR-{classes}, {base['train_size'] // int(classes)} images per class"
-    return rank_colours(Evaluation.from_json(drawn), path, of)
+    return Evaluation.from_json(drawn), of
 
 
 def _in_short(name: str) -> str:

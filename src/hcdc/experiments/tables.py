@@ -4,7 +4,7 @@
         --figures docs/figures
 
 In each document, table NAME replaces the text between ``<!-- NAME -->`` and ``<!-- /NAME -->``. NAME is one
-of `TABLES` or a table of `hcdc.experiments.nas201_tables`.
+of `TABLES`, of `hcdc.experiments.reproduced_tables` or of `hcdc.experiments.nas201_tables`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from hcdc.experiments.nas201_rankings import EARLY, LEARNED, PARAMETERS, RIDGE, 
 from hcdc.experiments.nas201_tables import Clock, Judged, nas201_table
 from hcdc.experiments.nas_search_tables import nas_search_table
 from hcdc.experiments.recorded_tables import RECORDED_TABLES
+from hcdc.experiments.reproduced_tables import REPRODUCED_TABLES, write_reproduced_figures
 from hcdc.experiments.reproductions.nas201 import PROTOCOL as NAS201
 from hcdc.experiments.search_tables import SEARCH_TABLES
 from hcdc.experiments.speed_table import against_table, speed_table
@@ -110,6 +111,8 @@ def table(name: str, found: Sequence[Record]) -> str:
         return headline_table(found)
     if name in cell_tables.RANKED:
         return cell_tables.ranked_table(name, found)
+    if name in REPRODUCED_TABLES:
+        return REPRODUCED_TABLES[name](found)
     if name in TABLES:
         protocol, write = TABLES[name]
         if protocol is None:
@@ -117,7 +120,7 @@ def table(name: str, found: Sequence[Record]) -> str:
         return write([r for r in found if r.get("protocol") == protocol])
     text = nas201_table(name, [r for r in found if r.get("protocol") == NAS201], Clock.read(found))
     if text is None:
-        known = ", ".join((*TABLES, *cell_tables.RANKED, "headline"))
+        known = ", ".join((*TABLES, *cell_tables.RANKED, *REPRODUCED_TABLES, "headline"))
         raise InputError(
             f"table '{name}' does not exist or has no records; choose one of: {known}, or nas201-..."
         )
@@ -142,6 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_atomic(document, filled(Path(document).read_text(), once))
     if given.figures is not None:
         write_figures([r for r in found if r.get("protocol") == NAS201], given.figures)
+        write_reproduced_figures(found, given.figures)
 
 
 if __name__ == "__main__":

@@ -20,17 +20,24 @@ __all__ = [
 ]
 
 MODULES = (
+    "ablations",
     "adjacency_overfit",
     "convnet_accuracy",
+    "cross_validation",
     "filters_80",
     "gcn_accuracy",
     "gnn_manifold",
+    "gnn_transfer",
     "gnn_zoo",
+    "graph_nas_curve",
     "graphs_rank",
     "images_rank",
+    "learned_images",
     "loss_landscape",
     "nas",
     "nas201",
+    "nested_problems",
+    "ranks",
     "trajectories",
 )
 for _name in MODULES:

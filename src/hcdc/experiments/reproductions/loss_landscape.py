@@ -91,22 +91,25 @@ class LossLandscape(Reproduction):
 
     def draw(self, found: Sequence[Record]) -> Any:
         """Left the training loss with theta*(lambda), right L*(lambda) with hypergradients; first seed."""
+        from matplotlib.colors import BoundaryNorm
+
         r = {key: np.asarray(value) for key, value in found[0].items() if isinstance(value, list)}
         figure = new_figure(9.0, 3.8)
         axes = figure.add_subplot(1, 2, 1)
-        levels = np.unique(np.quantile(r["train_loss"], np.linspace(0, 1, 16)))
-        axes.contourf(r["theta"], r["lam"], r["train_loss"], levels=levels, cmap="Greys")
+        levels = np.unique(np.quantile(r["train_loss"], np.linspace(0, 1, 24)))
+        shades = BoundaryNorm(levels, 256)  # the loss spans magnitudes: equal shares of the plane get a shade
+        axes.contourf(r["theta"], r["lam"], r["train_loss"], levels=levels, cmap="Greys", norm=shades)
         axes.plot(r["optimum"], r["lam"], color="#0072B2", label="optimal theta at each lambda")
-        axes.set_xlabel("theta")
-        axes.set_ylabel("lambda")
-        axes.set_title("training loss", fontsize=10)
+        axes.set_xlabel("theta, the weight")
+        axes.set_ylabel("lambda, log10 of the penalty")
+        axes.set_title("training loss, dark is high", fontsize=10)
         axes.legend(fontsize=8)
         axes = figure.add_subplot(1, 2, 2)
         axes.plot(r["lam"], r["best_loss"], color="#D55E00", label="L* at each lambda")
         for lam, loss, up in zip(r["tangents"], r["tangent_loss"], r["hypergradient"]):
             side = np.array([-0.35, 0.35])
             axes.plot(lam + side, loss + up * side, color="#7B3FA0", linestyle="--")
-        axes.set_xlabel("lambda")
+        axes.set_xlabel("lambda, log10 of the penalty")
         axes.set_ylabel("validation loss at the optimal theta")
         axes.set_title("validation loss, hypergradients dashed", fontsize=10)
         axes.legend(fontsize=8, frameon=False)

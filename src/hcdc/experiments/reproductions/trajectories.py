@@ -80,9 +80,9 @@ class Paths(Filters80):
             axes.scatter(*paths[:, 0, :2].T, s=18, facecolors="none", edgecolors="#1a1a1a", label="start")
             axes.scatter(*paths[:, -1, :2].T, s=22, color="#1a1a1a", label="end")
             axes.legend(frameon=False, fontsize=8)
-            axes.set_title("{}, {} nodes, {}".format(*graph), fontsize=10)
-            axes.set_xlabel("lambda 1")
-            axes.set_ylabel("lambda 2")
+            axes.set_title("{}, {} nodes, {} copy".format(*graph), fontsize=10)
+            axes.set_xlabel("lambda 1, weight of L")
+            axes.set_ylabel("lambda 2, weight of 2 / lmax L - I")
             plain(axes)
         return figure
 

@@ -1,0 +1,237 @@
+"""Tables and figures of ``hcdc reproduce`` from its records, and where HCDC stands in each.
+
+Older records have no unit; what tables read of it is in the record itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hcdc.core.ranks import Interval, mean_interval
+from hcdc.experiments.graph_tables import COPIES, PAPER, RIVALS, key, scores
+from hcdc.experiments.markdown import table_text
+from hcdc.experiments.nas201_rankings import ALL, kind_of
+from hcdc.experiments.nas201_tables import Judged
+from hcdc.experiments.pipeline_figure import draw_pipeline
+from hcdc.experiments.reproductions import REPRODUCTIONS
+from hcdc.experiments.reproductions.cross_validation import PAPER as PAPER_FOLDS
+from hcdc.experiments.reproductions.cross_validation import ROWS as FOLD_ROWS
+from hcdc.experiments.reproductions.cross_validation import agreed
+from hcdc.experiments.reproductions.nested_problems import WORDS as NESTED_WORDS
+from hcdc.reporting import write_figure
+
+Record = dict[str, Any]
+Reached = tuple[float, Interval]
+"""A mean and its interval; the interval of one seed is NaN."""
+
+TABLED = (
+    "ablations",
+    "adjacency-overfit",
+    "cross-validation",
+    "gnn-manifold",
+    "gnn-transfer",
+    "graph-nas-curve",
+    "learned-images",
+    "loss-landscape",
+    "nested-problems",
+    "ranks",
+    "trajectories",
+)
+"""Results whose own table stands on the page."""
+NOT_RUN = [["not run"]]
+
+
+def own(name: str, found: Sequence[Record]) -> list[Record]:
+    """The records of a result that its table can read, at one scale: the settings that the most have."""
+    mine = [r for r in found if r.get("protocol") == REPRODUCTIONS[name].protocol and "unit" in r]
+    settings = [repr(r["unit"]["settings"]) for r in mine]
+    most = max(settings, key=settings.count, default="")
+    return [r for r, given in zip(mine, settings) if given == most]
+
+
+def reproduced_table(name: str, found: Sequence[Record]) -> str:
+    """A result's own table, and its notes below."""
+    mine = own(name, found)
+    if not mine:
+        return table_text(["result"], NOT_RUN)
+    made = REPRODUCTIONS[name]().table(mine)
+    rows = [row for row in made.rows if "not run" not in row]
+    return "\n".join([table_text(made.head, rows), *(f"\n{sentence(note)}" for note in made.notes)])
+
+
+def sentence(note: str) -> str:
+    """A note with a capital and a full stop."""
+    return f"{note[0].upper()}{note[1:]}."
+
+
+def write_reproduced_figures(found: Sequence[Record], folder: Path) -> None:
+    """Write the diagram, and the figure of every result that has one and records of its own."""
+    write_figure(draw_pipeline(), folder / "pipeline.png")
+    for name in TABLED:
+        mine = own(name, found)
+        drawn = REPRODUCTIONS[name]().draw(mine) if mine else None
+        if drawn is not None:
+            write_figure(drawn, folder / f"{name}.png")
+
+
+# --- where HCDC stands --------------------------------------------------------------------------------------
+
+
+def place(ours: Reached, others: Mapping[str, Reached]) -> str:
+    """First, tied with the best other (intervals overlap), or beaten by it, with its mean.
+
+    One run has no interval, so it is first or beaten.
+    """
+    if not others:
+        return "alone"
+    best = max(others, key=lambda name: others[name][0])
+    (mean, mine), (other, its) = ours, others[best]
+    told = f"{best} ({other:.2f})"
+    if mean == other or (mine.low <= its.high and its.low <= mine.high):
+        return f"tied with {told}"
+    return f"first, before {told}" if mean > other else f"beaten by {told}"
+
+
+def reached(values: Sequence[float]) -> Reached | None:
+    """Mean and interval of the defined values."""
+    known = [value for value in values if not math.isnan(value)]
+    return mean_interval(known) if known else None
+
+
+def text(found: Reached) -> str:
+    mean, interval = found
+    return (
+        f"{mean:.2f}" if math.isnan(interval.low) else f"{mean:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+    )
+
+
+def plain(words: str) -> str:
+    """Words without emphasis."""
+    return words.replace("*", "")
+
+
+Row = tuple[str, str, Reached, str, dict[str, Reached], dict[str, Reached]]
+"""Result, setting, HCDC's figure, the paper's, and the figures of other copies and of other rankings."""
+
+
+def graph_rows(found: Sequence[Record], protocol: str, label: str, paper: Mapping[Any, float]) -> list[Row]:
+    """One row per graph and size of ``filters-80`` or ``gnn-zoo``."""
+    mine = [r for r in found if r.get("protocol") == protocol]
+    table, rows = scores(mine), []
+    for column in dict.fromkeys(key(r) for r in mine):
+        every = {name: reached(list(by.get(column, {}).values())) for name, by in table.items()}
+        known = {name: value for name, value in every.items() if value is not None}
+        if "hcdc" not in known:
+            continue
+        copies = {plain(COPIES[n]): v for n, v in known.items() if n in COPIES and not n.startswith("hcdc")}
+        rivals = {plain(RIVALS[n]): v for n, v in known.items() if n in RIVALS}
+        printed = f"{paper[column]:.2f}" if column in paper else "none"
+        rows.append((label, f"{column[0]}, {column[1]} nodes", known["hcdc"], printed, copies, rivals))
+    return rows
+
+
+CELLS = {
+    ("cifar10", ""): ("CIFAR-10, 512 cells", "0.74 ± .21"),
+    ("cifar10", "-eight"): ("CIFAR-10, copies of all methods", "0.74 ± .21"),
+    ("cifar100", "-steps"): ("CIFAR-100, 50 per class", "0.63 ± .13"),
+}
+"""Kinds of records of ``nas201`` in words, and the paper's figure."""
+
+
+def cell_rows(found: Sequence[Record]) -> list[Row]:
+    """One row per kind of records of ``nas201``: means over runs and draws of 100 cells, 5 - 95 % of them."""
+    rows = []
+    for (benchmark, kind), (words, printed) in CELLS.items():
+        cells = [r for r in found if r.get("protocol") == "nas201" and r["dataset"] == benchmark]
+        mine = [r for r in cells if kind_of(r) == kind]
+        if not any(r["label"] == "hcdc-probes" for r in mine):
+            continue
+        judged = Judged(mine, some=kind == "-eight")
+        figures: dict[str, Reached] = {}
+        for name in judged.rows:
+            values = judged.agreement(name)
+            low, high = np.nanquantile(values, [0.05, 0.95])
+            figures[name] = float(np.nanmean(values)), Interval(float(low), float(high), 0.9)
+        others = {plain(n): v for n, v in figures.items() if "HCDC" not in n and n != ALL}
+        copies = {n: v for n, v in others.items() if " copy, " in n}
+        rivals = {n: v for n, v in others.items() if n not in copies}
+        rows.append(("tab:images", words, figures[judged.mine], printed, copies, rivals))
+    return rows
+
+
+def fold_rows(found: Sequence[Record]) -> list[Row]:
+    """One row per c/n of ``cross-validation``, by loss."""
+    mine, rows = own("cross-validation", found), []
+    for percent in sorted({r["percent"] for r in mine}):
+        some = [r for r in mine if r["percent"] == percent]
+        figures = {name: reached([agreed(r, name, "loss") for r in some]) for name in FOLD_ROWS}
+        known = {name: value for name, value in figures.items() if value is not None}
+        if "hcdc" not in known:
+            continue
+        copies = {FOLD_ROWS[n]: known[n] for n in ("random", "gm", "dm") if n in known}
+        rivals = {FOLD_ROWS[n]: known[n] for n in ("early", "gm-real") if n in known}
+        printed = PAPER_FOLDS.get(f"{percent}%", {}).get("hcdc", "none")
+        rows.append(("tab:cv-image", f"c/n {percent} %", known["hcdc"], printed, copies, rivals))
+    return rows
+
+
+def nested_rows(found: Sequence[Record]) -> list[Row]:
+    """One row of ``nested-problems``: HCDC by cosines, beside the nested problems."""
+    mine = own("nested-problems", found)
+    figures = {name: reached([r["found"][name]["spearman"] for r in mine]) for name in NESTED_WORDS}
+    known = {name: value for name, value in figures.items() if value is not None}
+    if "hcdc" not in known:
+        return []
+    others = {words: known[n] for n, words in NESTED_WORDS.items() if n in known and not n.startswith("hcdc")}
+    return [("eq. (HCDC-bl)", "tiny tables", known["hcdc"], "none", others, {})]
+
+
+def standings_table(found: Sequence[Record]) -> str:
+    """Where HCDC stands in every ranking that has records: among copies, and among all ways to rank."""
+    rows = [
+        *cell_rows(found),
+        *graph_rows(found, "filters-80", "tab:graphs", PAPER),
+        *graph_rows(found, "gnn-zoo", "tab:gnns", {}),
+        *fold_rows(found),
+        *nested_rows(found),
+    ]
+    lines = [
+        [label, setting, text(ours), paper, place(ours, copies), place(ours, {**copies, **rivals})]
+        for label, setting, ours, paper, copies, rivals in rows
+    ]
+    head = [
+        "result",
+        "setting",
+        "HCDC's Corr.",
+        "paper",
+        "among copies, HCDC is",
+        "among all rankings, HCDC is",
+    ]
+    return table_text(head, lines or [["not run", *[""] * 5]])
+
+
+def listing_table(found: Sequence[Record]) -> str:
+    """Every name of ``hcdc reproduce``, its scales and its records."""
+    rows = []
+    for name, kind in sorted(REPRODUCTIONS.items()):
+        mine = [r for r in found if r.get("protocol") == kind.protocol]
+        seeds = {r["seed"] for r in mine if r.get("seed") is not None}
+        told = f"{len(mine)}" + (f", {len(seeds)} seed{'s' if len(seeds) > 1 else ''}" if seeds else "")
+        rows.append([
+            f"`{name}`", kind.label, kind.title, kind.scales["small"].takes, told if mine else "none",
+        ])  # fmt: skip
+    return table_text(["name", "in the paper", "what it measures", "`small` takes", "records"], rows)
+
+
+REPRODUCED_TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {
+    "standings": standings_table,
+    "reproductions": listing_table,
+    **{f"reproduced-{name}": functools.partial(reproduced_table, name) for name in TABLED},
+}
+"""The tables by name; each takes all records."""

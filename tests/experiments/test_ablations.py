@@ -1,0 +1,66 @@
+"""``ablations``: the parts of a hypergradient, rows without a run of their own, differences by seed."""
+
+import math
+
+import pytest
+import torch
+
+import hcdc
+from hcdc.experiments.reproductions.ablations import (
+    BASE,
+    VARIANTS,
+    Ablations,
+    ImplicitOnly,
+    derived,
+    gain,
+    no_response,
+)
+from hcdc.hypergrad import conjugate_gradient, hypergradient, response_hypergradient, solve_response
+from hcdc.spaces import PolynomialFilter
+from hcdc.tasks import GraphTask
+
+
+def test_direct_and_implicit_variants_are_the_parts_of_the_hypergradient():
+    data, space = hcdc.data("embedded"), PolynomialFilter(width=4)
+    whole, implicit = (kind(data).bind(space) for kind in (GraphTask, ImplicitOnly))
+    params = whole.init(torch.Generator().manual_seed(0))
+    lam = torch.tensor([0.3, 0.5, 0.2, -0.1])
+    train, val = whole.sample("train", 12, 0), whole.sample("val", 12, 0)
+    solver = conjugate_gradient(20, damping=1e-3)
+    parts = hypergradient(whole, params, lam, train, val, solver)
+    assert min(parts.direct.norm(), parts.implicit.norm()) > 1e-4
+
+    def found(task, solver):
+        response = solve_response(task, params, lam, train, solver).x
+        return response_hypergradient(task, params, lam, response, val)
+
+    torch.testing.assert_close(found(whole, solver), parts.total, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(found(whole, no_response()), parts.direct)
+    torch.testing.assert_close(found(implicit, solver), parts.implicit, rtol=1e-3, atol=1e-5)
+
+
+def test_every_variant_changes_one_plan(tmp_path):
+    what = Ablations(graphs=("embedded:12",))
+    units = what.units([100])
+    assert len(units) == len(VARIANTS)
+    changed = [(v.options, v.planned, v.task) for name, v in VARIANTS.items() if name != "base"]
+    assert all(options or planned or task is not GraphTask for options, planned, task in changed)
+    assert all(BASE.get(key) != value for options, _, _ in changed for key, value in options.items())
+
+
+def test_rows_of_the_base_by_accuracy_and_of_its_rivals():
+    record = {
+        "label": "base", "seed": 7, "truth": [1.0, 2.0, 3.0],
+        "repeats": {"score": [[0.1, 0.1], [0.2, 0.4], [0.2, 0.2]]},
+        "rivals": [{"name": "real-val", "spearman": 0.5, "calibration": None}, {"name": "other"}],
+    }  # fmt: skip
+    found = derived([record, {**record, "label": "direct"}])
+    assert found.keys() == {("accuracy", 7), ("real-val", 7)}
+    assert found["accuracy", 7][:2] == pytest.approx((0.5, 2 / 3))
+    assert math.isnan(found["real-val", 7][1])
+
+
+def test_differences_are_paired_by_seed():
+    assert gain({1: 0.5}, {1: 0.75, 2: 0.0}) == "-0.250"
+    assert gain({1: 0.5, 2: 0.6}, {1: 0.4, 2: 0.5}) == "+0.100 [+0.100, +0.100]"
+    assert gain({1: math.nan}, {1: 0.4}) == "undefined"

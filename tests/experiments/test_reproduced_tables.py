@@ -1,0 +1,119 @@
+"""Tables of ``hcdc reproduce`` on a page: where HCDC stands, and each result's own table."""
+
+import math
+
+import pytest
+import torch
+
+from hcdc.core import records
+from hcdc.core.ranks import Interval
+from hcdc.experiments.reproduced_tables import (
+    REPRODUCED_TABLES,
+    TABLED,
+    fold_rows,
+    graph_rows,
+    listing_table,
+    own,
+    place,
+    reproduced_table,
+    standings_table,
+    write_reproduced_figures,
+)
+from hcdc.experiments.reproductions import REPRODUCTIONS, reproduce
+from hcdc.experiments.reproductions.nested_problems import figures
+
+ONE = Interval(math.nan, math.nan, 0.9)
+
+
+def body(text):
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:] if line]
+
+
+def ranked(label, seed, value, dataset="cora", **rivals):
+    others = [{"name": name, "spearman": v} for name, v in rivals.items()]
+    record = {"protocol": "filters-80", "label": label, "dataset": dataset, "train_size": 35, "seed": seed}
+    return {**record, "spearman": value, "rivals": others}
+
+
+def test_a_place_is_first_tied_or_beaten():
+    ours = 0.8, Interval(0.7, 0.9, 0.9)
+    near, far = (0.85, Interval(0.8, 0.9, 0.9)), (0.2, Interval(0.1, 0.3, 0.9))
+    assert place(ours, {}) == "alone"
+    assert place(ours, {"far": far}) == "first, before far (0.20)"
+    assert place(ours, {"far": far, "near": near}) == "tied with near (0.85)"
+    assert place(far, {"near": near, "ours": ours}) == "beaten by near (0.85)"
+    assert place((0.8, ONE), {"one": (0.9, ONE)}) == "beaten by one (0.90)"
+    assert place((0.8, ONE), {"one": (0.8, ONE)}) == "tied with one (0.80)"
+
+
+def test_graphs_stand_among_copies_and_among_all():
+    found = [ranked("hcdc", s, 0.9 + s / 100, **{"equal-cost": 0.99 + s / 1000}) for s in range(3)]
+    found += [ranked("random", s, 0.3 + s / 100) for s in range(3)]
+    found += [ranked("random", 0, 0.3, dataset="pubmed"), ranked("hcdc", 0, None, dataset="citeseer")]
+    ((label, setting, ours, paper, copies, rivals),) = graph_rows(found, "filters-80", "tab:graphs", {})
+    assert (label, setting, paper) == ("tab:graphs", "cora, 35 nodes", "none")
+    assert math.isclose(ours[0], 0.91)
+    assert (list(copies), list(rivals)) == (["random"], ["full data, one-seed training"])
+    (row,) = body(standings_table(found))
+    assert row[3:] == ["0.80", "first, before random (0.31)", "beaten by full data, one-seed training (0.99)"]
+
+
+def folds(seed, percent, settings="a", **by):
+    truth = {"loss": [1.0, 2.0, 3.0], "accuracy": [3.0, 2.0, 1.0]}
+    methods = {name: {"loss": loss, "accuracy": loss, "seconds": 1.0} for name, loss in by.items()}
+    unit = {"dataset": "cifar10", "seed": seed, "settings": settings}
+    record = {"protocol": "cross-validation", "unit": unit, "truth": truth, "methods": methods}
+    return {**record, "percent": percent, "seed": seed}
+
+
+def test_folds_are_ranked_by_loss():
+    same, turned = [1.0, 2.0, 3.0], [3.0, 2.0, 1.0]
+    every = {"random": turned, "gm": turned, "dm": turned, "early": same, "gm-real": same, "hcdc": same}
+    ((_, setting, ours, paper, copies, rivals),) = fold_rows([folds(0, 2, **every)])
+    assert (setting, ours[0], paper) == ("c/n 2 %", 1.0, "0.91")
+    assert [value for value, _ in copies.values()] == [-1.0] * 3
+    assert [value for value, _ in rivals.values()] == [1.0, 1.0]
+
+
+def test_hcdc_stands_beside_the_nested_problems():
+    figures = {"sampled": 0.1, "sdc": 0.2, "nested": 0.5, "hcdc": 0.9, "hcdc-scaled": 0.95}
+    record = {"protocol": "nested-problems", "unit": {"settings": {}}, "seed": 0}
+    found = [{**record, "found": {name: {"spearman": v} for name, v in figures.items()}}]
+    (row,) = body(standings_table(found))
+    assert row[2:4] == ["0.90", "none"]
+    assert row[4] == row[5] == "first, before both by the naive nested problem (0.50)"
+
+
+def test_records_of_one_setting_are_shown():
+    found = [folds(0, 2, "a"), folds(1, 2, "b"), folds(2, 2, "b"), {"protocol": "cross-validation"}]
+    assert [r["seed"] for r in own("cross-validation", found)] == [1, 2]
+    assert own("cross-validation", []) == []
+
+
+def test_a_result_has_its_own_table_and_figure(tmp_path):
+    what = REPRODUCTIONS["loss-landscape"].at("smoke")
+    reproduce(what, [100], out := tmp_path / "a.jsonl")
+    found = list(records.read(out))
+    text = reproduced_table("loss-landscape", found)
+    assert len(body(text)) == what.tangents
+    assert body(reproduced_table("trajectories", found)) == [["not run"]]
+    write_reproduced_figures(found, tmp_path)
+    assert [file.name for file in tmp_path.glob("loss-landscape.png")] == ["loss-landscape.png"]
+    assert not (tmp_path / "trajectories.png").exists()
+    rows = {row[0]: row for row in body(listing_table(found))}
+    assert list(rows) == [f"`{name}`" for name in sorted(REPRODUCTIONS)]
+    assert rows["`loss-landscape`"][-1] == "1, 1 seed"
+    assert rows["`filters-80`"][-1] == "none"
+
+
+def test_the_tables_are_of_results_that_exist():
+    assert set(TABLED) <= set(REPRODUCTIONS)
+    assert set(REPRODUCED_TABLES) == {"standings", "reproductions", *(f"reproduced-{n}" for n in TABLED)}
+
+
+def test_regret_is_a_share_of_the_range():
+    truth, proxy = torch.tensor([1.0, 2.0, 5.0]), torch.tensor([3.0, 1.0, 9.0])
+    found = figures(truth, proxy)
+    assert found["regret"] == 0.25
+    assert found["spearman"] == pytest.approx(0.5)
+    assert found["calibration"] == pytest.approx(2 / 3)
