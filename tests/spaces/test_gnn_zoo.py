@@ -432,6 +432,20 @@ def test_the_forty_candidates_and_the_further_ones():
     assert GNNZoo().dimension == 12
 
 
+def test_every_filter_has_one_family():
+    space = GNNZoo(further=True)
+    for name in EVERY:
+        described = space.features({"filter": name, "width": 256, "depth": 2})
+        assert (
+            described[: space.dimension] == space.encode({"filter": name, "width": 256, "depth": 2}).tolist()
+        )
+        assert sum(described[space.dimension :]) == 1
+    near = [
+        space.features({"filter": name, "width": 128, "depth": 2}) for name in ("gin-0", "gin-eps", "gcn")
+    ]
+    assert near[0][-5:] == near[1][-5:] != near[2][-5:]
+
+
 def test_parameter_counts():
     space = GNNZoo()
 

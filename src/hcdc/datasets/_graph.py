@@ -294,7 +294,7 @@ class Nodes(LabelledSet):
         return str(self.graph.num_features)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Tensors by name; a sparse matrix is three: ``x.values``, ``x.places`` and ``x.shape``."""
+        """Tensors by name; a large sparse matrix is three: ``x.values``, ``x.places``, ``x.shape``."""
         found = {"x": self.graph.x, "y": self.y, "adj": self.graph.adj}
         found |= {"index": self.index, "weight": self.weight}
         given = {key: value for key, value in found.items() if value is not None}
@@ -380,10 +380,14 @@ class Nodes(LabelledSet):
         return data
 
 
+SPARSE_FROM = 2**16
+"""Numbers from which on a sparse matrix is stored as one."""
+
+
 def _stored(name: str, value: Matrix) -> dict[str, Tensor]:
     """The tensors that hold a matrix in a file."""
-    if isinstance(value, Tensor):
-        return {name: value}
+    if isinstance(value, Tensor) or value.shape[0] * value.shape[1] < SPARSE_FROM:
+        return {name: _dense(value)}
     coo = value.to_scipy().tocoo()
     places = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int32))
     return {

@@ -31,6 +31,7 @@ MODULES = (
     "loss_landscape",
     "nas",
     "nas201",
+    "nasbench_graph",
     "trajectories",
 )
 for _name in MODULES:
