@@ -15,7 +15,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "hcdc": {"method": "hcdc"},
     "hcdc-aligned": {"method": "hcdc", "val_method": "aligned"},
     "hcdc-gcond": {"method": "hcdc", "train_method": "gcond"},
-    "hcdc-weighted": {"method": "hcdc", "train_method": "neighbours", "val_method": "weighted"},
+    "hcdc-weighted": {"method": "hcdc", "val_method": "weighted"},
     "random": {"method": "random"},
     "reach": {"method": "reach"},
     "kcenter": {"method": "kcenter"},
