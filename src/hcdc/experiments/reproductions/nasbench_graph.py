@@ -36,6 +36,7 @@ class NASBenchGraphs(Zoo):
     methods: tuple[str, ...] = ("hcdc-weighted",)
     candidates: int = setting(50, least=3)
     weighted: dict[str, Any] = field(default_factory=lambda: {"probes": 20, "companions": 30, "ridge": 1.0})
+    weighted_train: str = "neighbours"
     table_file: str = ""
 
     name = "nasbench-graph"
