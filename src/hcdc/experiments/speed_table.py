@@ -65,6 +65,7 @@ AGAINST = {
     "hypergradients": "hypergradients of graph filters",
     "filters": "graph filters trained in one batch",
     "cells": "48 cells x 8 initialisations on 500 images",
+    "gcond": "GCond on Cora, 50 epochs of 600 (before: commit 7d7cb31)",
 }
 """The cases of ``benchmarks/against.py`` in words."""
 
