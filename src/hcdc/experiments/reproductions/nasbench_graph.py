@@ -57,4 +57,5 @@ class NASBenchGraphs(Zoo):
 
     def truth(self, unit: Unit) -> Truth:
         path = self.table_file or Path(os.environ.get("HCDC_DATA", "")) / TABLE
-        return NASBenchGraphTruth(_read(str(path)), EMBEDDED.get(unit["dataset"], unit["dataset"]))
+        graph = str(unit["dataset"])
+        return NASBenchGraphTruth(_read(str(path)), EMBEDDED.get(graph, graph))
