@@ -102,9 +102,24 @@ def cells(device: str) -> Run:
     return run
 
 
+def graph(device: str) -> Run:
+    """GCond with 35 nodes on Cora: 50 epochs, one round of its schedule; 600 epochs are 12 of these."""
+    from hcdc.condensers import make_reducer
+    from hcdc.core.checkpoint import Checkpoint
+    from hcdc.core.progress import Progress
+    from hcdc.datasets import data
+    from hcdc.tasks import GraphTask
+
+    task, reducer = GraphTask(data("cora")).to(device), make_reducer("gcond", "cora", epochs=50)
+    rest: dict[str, Any] = {"progress": Progress(), "checkpoint": Checkpoint(None)}
+    return lambda: reducer.reduce(task, "train", 35, 0, **rest).graph.x
+
+
 def case(name: str, device: str) -> Run:
     """What is timed, by name."""
     gpu = device == "cuda"
+    if name == "gcond":
+        return graph(device)
     if name in ("dc", "dsa"):
         loops = {"outer": 10, "inner": 10, "batch_real": 256} if gpu else {"outer": 2, "inner": 2}
         return images(name, device, iterations=2, **loops)
@@ -162,7 +177,9 @@ def main() -> None:
     parser.add_argument("old", type=Path, metavar="OLD_ROOT", help="folder that holds the older hcdc package")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument(
-        "--cases", default="dc,dsa,dm,tm,hypergradients,filters,cells", help="cells: CUDA only"
+        "--cases",
+        default="dc,dsa,dm,tm,hypergradients,filters,cells",
+        help="these and gcond; cells: CUDA only",
     )
     parser.add_argument("--rounds", type=int, default=5, help="alternations; at most 3 for cells")
     parser.add_argument("--out", type=Path, help="records/against.json, on a CPU against-cpu.json")

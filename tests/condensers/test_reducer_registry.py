@@ -24,7 +24,7 @@ from hcdc.testing import ReducerConformance
 
 
 def test_names():
-    assert set(REDUCERS) == {"random", "reach", "kcenter", "herding", "gcondx", "gcond"} | {
+    assert set(REDUCERS) == {"random", "reach", "neighbours", "kcenter", "herding", "gcondx", "gcond"} | {
         "dc",
         "dsa",
         "dm",

@@ -103,8 +103,6 @@ def test_both_means_what_fits_the_task():
 def test_tables_and_graphs_have_seconds_too(val_method):
     table = tiny_table()
     for task, space in ((table, table.space()), (tiny_task(), SPACE)):
-        if val_method == "weighted" and space is SPACE:
-            continue
         cost = plan(task, space, train_size=6, val_method=val_method).cost()
         assert cost.seconds > 0
         assert cost.full_trainings == (192 if val_method in ("both", "aligned") else 20)

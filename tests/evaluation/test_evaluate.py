@@ -107,6 +107,7 @@ def test_every_rival_is_there():
     rivals = {rival.name: rival for rival in found.rivals}
     expected = ["random-val-loss", "random-reach-val-loss", "real-val", "real-val-loss", "early-stopping"]
     expected += ["one-seed-full", "equal-cost", "parameter-count", "ridge-probes", "ridge-and-real-val"]
+    expected += ["ridge-and-real-accuracy"]  # this copy ranks by accuracy
     assert list(rivals) == expected
     for rival in rivals.values():
         assert set(rival.to_json()) >= RIVAL_FIELDS

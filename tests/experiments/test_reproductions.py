@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import pytest
 from small_cifar import figures, write_images, write_table
 
@@ -23,8 +24,8 @@ from hcdc.experiments.reproductions import (
     reproduce,
 )
 from hcdc.experiments.reproductions._frame import mean_text, standing
-from hcdc.spaces import operations
-from hcdc.truth import COLUMNS
+from hcdc.spaces import NASBenchGraph, operations
+from hcdc.truth import COLUMNS, GRAPH_COLUMNS, GRAPHS
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,17 @@ def cifar(tmp_path_factory):
         "nas201": {"datasets": f"{images}:cifar10", "table_file": str(table)},
         "images-rank": {"datasets": f"{images}:cifar10", "table_file": str(table)},
         "nas": {"dataset": images, "table_file": str(table)},
+        "nasbench-graph": {"table_file": str(graph_table(folder / "graphs.npz"))},
     }
+
+
+def graph_table(path):
+    """A table of NAS-Bench-Graph with made-up results."""
+    space, rng = NASBenchGraph(), np.random.default_rng(0)
+    codes = [int("".join(map(str, space.to_numbers(config)))) for config in space.candidates()]
+    columns = {f"{graph}_{column}": rng.random(len(codes)) for graph in GRAPHS for column in GRAPH_COLUMNS}
+    np.savez(path, arch=np.asarray(codes), **columns)
+    return path
 
 
 @pytest.mark.parametrize("name", sorted(REPRODUCTIONS))

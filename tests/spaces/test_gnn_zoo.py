@@ -44,6 +44,7 @@ def reference(name, inputs, outputs):
         "cheb-2": lambda: pyg.ChebConv(inputs, outputs, K=2),
         "cheb-3": lambda: pyg.ChebConv(inputs, outputs, K=3),
         "transformer": lambda: pyg.TransformerConv(inputs, outputs),
+        "graph": lambda: pyg.GraphConv(inputs, outputs),
     }
     return makers[name]().double()
 
@@ -122,7 +123,7 @@ class TestFurtherConformance(SpaceConformance):
 
 
 @pytest.mark.parametrize("kind", ["sparse-sparse", "sparse-dense", "dense-dense"])
-@pytest.mark.parametrize("name", [*SHARED, "sage-max"])
+@pytest.mark.parametrize("name", [*SHARED, "sage-max", "graph"])
 def test_unit_weights_give_what_pyg_gives(name, kind):
     adj, x = structure(), features()
     network, params = one_layer(name)
@@ -130,6 +131,22 @@ def test_unit_weights_give_what_pyg_gives(name, kind):
     expected = pyg_output(name, params, x, edge_list(adj))
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-10)
     assert expected.std() > 0.05
+
+
+@pytest.mark.parametrize("kind", ["sparse-sparse", "sparse-dense", "dense-dense"])
+def test_arma_is_what_pyg_gives_with_one_stack_and_one_layer(kind):
+    adj, x = structure(), features()
+    network, params = one_layer("arma")
+    found = network.forward(params, NO_LAMBDA, graph_of(adj, x, kind))
+    named = {key.removeprefix("layers.0.arma."): value for key, value in params.items()}
+    conv = pyg.ARMAConv(FEATURES, CLASSES).double()
+    with torch.no_grad():
+        conv.init_weight.copy_(named["lin_rel.weight"].t()[None])
+        conv.root_weight.copy_(named["lin_root.weight"].t()[None, None])
+        conv.bias.copy_(named["lin_rel.bias"])
+        wanted = conv(x, edge_list(adj))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)
+    assert wanted.std() > 0.05
 
 
 @pytest.mark.parametrize("kind", ["sparse-dense", "dense-dense"])
@@ -413,6 +430,20 @@ def test_the_forty_candidates_and_the_further_ones():
     assert forty[:4] == [{"filter": "gcn", "width": w, "depth": d} for w in (128, 256) for d in (2, 4)]
     assert {c["filter"] for c in more[40:]} == set(FURTHER)
     assert GNNZoo().dimension == 12
+
+
+def test_every_filter_has_one_family():
+    space = GNNZoo(further=True)
+    for name in EVERY:
+        described = space.features({"filter": name, "width": 256, "depth": 2})
+        assert (
+            described[: space.dimension] == space.encode({"filter": name, "width": 256, "depth": 2}).tolist()
+        )
+        assert sum(described[space.dimension :]) == 1
+    near = [
+        space.features({"filter": name, "width": 128, "depth": 2}) for name in ("gin-0", "gin-eps", "gcn")
+    ]
+    assert near[0][-5:] == near[1][-5:] != near[2][-5:]
 
 
 def test_parameter_counts():

@@ -3,7 +3,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from hcdc.datasets import Graph
 from hcdc.spaces import NASBenchGraph
 from hcdc.spaces._nasbench_graph import _by_computation, computation
 from hcdc.testing import SpaceConformance
@@ -61,3 +63,29 @@ def test_candidates_are_those_of_the_table():
     space, arch = NASBenchGraph(), np.load(table_path())["arch"]
     codes = {int("".join(map(str, space.to_numbers(c)))) for c in space.candidates()}
     assert codes == set(arch.tolist())
+
+
+def test_a_network_follows_its_wiring():
+    """Layers read the layer that the wiring names; ends are concatenated and skips pass their input on."""
+    pytest.importorskip("torch_geometric")
+    config = {"wiring": "0012", "op1": "fc", "op2": "gcn", "op3": "skip", "op4": "graph"}
+    network = NASBenchGraph().network(6, 3, config)
+    generator = torch.Generator().manual_seed(0)
+    params = {k: torch.randn(s, generator=generator).double() / 4 for k, s in network.shapes().items()}
+    upper = torch.triu((torch.rand(5, 5, generator=generator) < 0.6).double(), 1)
+    adj, x = upper + upper.t(), torch.randn(5, 6, generator=generator).double()
+
+    def dense(name, z):
+        return z @ params[f"{name}.weight"].t() + params.get(f"{name}.bias", 0)
+
+    first = torch.relu(dense("first", x))
+    one = torch.relu(dense("layers.0", first))
+    loops = adj + torch.eye(5)
+    scale = loops.sum(1).rsqrt()
+    p = scale[:, None] * loops * scale
+    two = torch.relu(p @ (first @ params["layers.1.lin.weight"].t()) + params["layers.1.bias"])
+    four = torch.relu(adj @ (two @ params["layers.3.lin_rel.weight"].t()) + params["layers.3.lin_rel.bias"]
+                      + two @ params["layers.3.lin_root.weight"].t())  # fmt: skip
+    wanted = dense("last", torch.cat([one, four], 1))  # op3 hands on the output of op1
+    found = network.forward(params, torch.zeros(0), Graph(x, adj))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)

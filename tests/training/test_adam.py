@@ -4,8 +4,10 @@ import torch
 from hcdc.training import Adam
 
 
+@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_equals_torch(weight_decay):
+def test_equals_torch(weight_decay, transposed):
+    """Also with gradients whose memory has another order than the tensor's."""
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(4, 3, generator=generator, dtype=torch.float64)
     own, other = start.clone(), start.clone().requires_grad_()
@@ -13,6 +15,7 @@ def test_equals_torch(weight_decay):
     reference = torch.optim.Adam([other], lr=0.02, weight_decay=weight_decay)
     for _ in range(20):
         gradient = torch.randn(4, 3, generator=generator, dtype=torch.float64)
+        gradient = gradient.t().contiguous().t() if transposed else gradient
         adam.step(gradient)
         other.grad = gradient.clone()
         reference.step()

@@ -16,10 +16,10 @@ from hcdc.condensers._sgc import (
     ClassBatches,
     Groups,
     init_sgc,
-    matching_distance,
     propagated,
     rows,
     sgc_gradients,
+    synthetic_distance,
     with_ones,
 )
 from hcdc.core.checkpoint import Checkpoint, Loop, Resumable
@@ -119,9 +119,10 @@ class GradientMatching(Reducer):
         z = state.x
         adj = self.adjacency(z, state.pge)
         if adj is not None:
-            p = normalise_dense(adj)
-            for _ in range(self.hops):
-                z = p @ z
+            p = power = normalise_dense(adj)
+            for _ in range(self.hops - 1):
+                power = p @ power
+            z = power @ z  # powers of the small matrix first: one product with the features
         return with_ones(z)
 
     def _graph(self, state: _State) -> Graph:
@@ -144,9 +145,7 @@ class GradientMatching(Reducer):
                         network.step(*sgc_gradients(fixed, labels.target, labels.weight, layers))
                 real_z, real_weight = real.draw(generator)
                 wanted = sgc_gradients(real_z, labels.class_target, real_weight, layers)
-                groups = labels.groups
-                found = sgc_gradients(z[groups.index], labels.class_target, groups.weight, layers)
-                distance = matching_distance(found, wanted, labels.class_weight)
+                distance = synthetic_distance(z, labels.groups, wanted, layers, labels.class_weight)
                 learn.step(*torch.autograd.grad(distance, tensors))
                 total += distance.detach()
         return float(total) / self.outer

@@ -14,6 +14,7 @@ from hcdc.condensers._gcond import GCond, GCondX
 from hcdc.condensers._herding import Herding
 from hcdc.condensers._kcenter import KCenter
 from hcdc.condensers._kip import KIP
+from hcdc.condensers._neighbours import Neighbours
 from hcdc.condensers._random import RandomReducer
 from hcdc.condensers._reach import Reach
 from hcdc.condensers._tm import TM
@@ -107,5 +108,5 @@ def reducer_for(
 
 REDUCERS.update(
     (reducer.name, reducer)
-    for reducer in (RandomReducer, Reach, KCenter, Herding, GCondX, GCond, DC, DSA, DM, KIP, TM)
+    for reducer in (RandomReducer, Reach, Neighbours, KCenter, Herding, GCondX, GCond, DC, DSA, DM, KIP, TM)
 )

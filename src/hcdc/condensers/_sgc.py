@@ -12,13 +12,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from hcdc.core.labels import draw_members, members
 from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets import Graph, Nodes
+
+EPSILON = 1e-6  # beside the lengths in a cosine
 
 
 def rows(graph: Graph, index: Tensor) -> Tensor:
@@ -143,6 +147,70 @@ def matching_distance(synthetic: Sequence[Tensor], real: Sequence[Tensor], class
     total = class_weight.new_zeros(())
     for s, r in zip(synthetic, real):
         s, r = s[..., :-1], r[..., :-1]
-        cosine = (s * r).sum(-1) / (s.norm(dim=-1) * r.norm(dim=-1) + 1e-6)
+        cosine = (s * r).sum(-1) / (s.norm(dim=-1) * r.norm(dim=-1) + EPSILON)
         total = total + (class_weight[:, None] * (1 - cosine)).sum()
     return total
+
+
+def synthetic_distance(
+    z: Tensor, groups: Groups, real: Sequence[Tensor], layers: Sequence[Tensor], class_weight: Tensor
+) -> Tensor:
+    """`matching_distance` of the synthetic set's gradients, class by class, as a function of its features.
+
+    Args:
+        z: Propagated synthetic features with ones ``[n, d + 1]``.
+        groups: The synthetic nodes of each class.
+        real: Gradients of the original classes, one ``[classes, outputs, inputs + 1]`` per layer.
+        layers: The network.
+        class_weight: ``[classes]``.
+    """
+    if len(layers) == 1:
+        given = z, groups.index, groups.weight, real[0], layers[0], class_weight
+        distance: Tensor = _Distance.apply(*given)  # type: ignore[no-untyped-call]
+        return distance
+    target = torch.eye(len(class_weight)).to(z)[:, :, None]
+    return matching_distance(
+        sgc_gradients(z[groups.index], target, groups.weight, layers), real, class_weight
+    )
+
+
+class _Distance(Function):
+    """`synthetic_distance` for one layer W, with its derivative by the features in closed form.
+
+    A class with rows Z (ones left out) and errors ``E = (softmax(Z W^T + b) - target) * weight`` has the
+    gradient ``G = E^T Z``. Products with its rows need only ``K = Z Z^T`` and ``Q = Z R^T``, where R is the
+    gradient to match: ``G_o R_o = (E^T Q)_oo``, ``|G_o|^2 = (E^T K E)_oo``. The distance has the derivative
+    ``x_o R_o + y_o G_o`` by G_o, so ``dE = Q x + K E y`` and ``dZ = (E x) R + (E y E^T) Z + dlogits W``.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, index: Tensor, weight: Tensor, *fixed: Tensor) -> Tensor:
+        """``fixed``: gradients of the original classes, the layer and the weights of the classes."""
+        layer, class_weight = fixed[1], fixed[2][:, None]
+        classes, width = index.shape
+        rows_of = z.index_select(0, index.flatten())
+        p = torch.softmax(rows_of @ layer.t(), -1).view(classes, width, classes)
+        whole = rows_of.view(classes, width, -1)
+        rows_of, real = whole[..., :-1], fixed[0][..., :-1]
+        weight = weight[..., None]
+        error = (p - torch.eye(classes).to(z)[:, None]) * weight
+        q, k_error = rows_of @ real.mT, (rows_of @ rows_of.mT) @ error
+        real_length, length = real.norm(dim=-1), (error * k_error).sum(-2).clamp_min(1e-30).sqrt()
+        below = length * real_length + EPSILON
+        cosine = (error * q).sum(-2) / below
+        if ctx.needs_input_grad[0]:
+            x = (-class_weight / below)[:, None]
+            y = (class_weight * cosine * real_length / (below * length))[:, None]
+            dp = (q * x).addcmul_(k_error, y) * weight
+            dlogits = p * (dp - (dp * p).sum(-1, keepdim=True))
+            by_rows = torch.baddbmm(dlogits @ layer, error * x, fixed[0])
+            by_rows.baddbmm_((error * y) @ error.mT, whole)
+            derivative = torch.zeros_like(z).index_add_(0, index.flatten(), by_rows.flatten(0, 1))
+            derivative[:, -1] = 0  # the ones are constants
+            ctx.save_for_backward(derivative)
+        distance: Tensor = (class_weight * (1 - cosine)).sum()
+        return distance
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return (gradients[0] * ctx.saved_tensors[0], *[None] * 5)

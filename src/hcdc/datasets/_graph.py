@@ -294,13 +294,15 @@ class Nodes(LabelledSet):
         return str(self.graph.num_features)
 
     def tensors(self) -> dict[str, Tensor]:
+        """Tensors by name; a large sparse matrix is three: ``x.values``, ``x.places``, ``x.shape``."""
         found = {"x": self.graph.x, "y": self.y, "adj": self.graph.adj}
         found |= {"index": self.index, "weight": self.weight}
-        return {key: _dense(value) for key, value in found.items() if value is not None}
+        given = {key: value for key, value in found.items() if value is not None}
+        return {name: tensor for key, value in given.items() for name, tensor in _stored(key, value).items()}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
-        graph = Graph(tensors["x"], tensors.get("adj"))
+        graph = Graph(_read(tensors, "x"), _read(tensors, "adj") if _has(tensors, "adj") else None)
         return cls(graph, tensors["y"], tensors.get("index"), tensors.get("weight"))
 
     def subset(self, index: Tensor) -> Self:
@@ -376,6 +378,39 @@ class Nodes(LabelledSet):
             data.node_weight = torch.zeros(count, dtype=self.weight.dtype)
             data.node_weight[positions] = self.weight.detach().cpu()
         return data
+
+
+SPARSE_FROM = 2**16
+"""Numbers from which on a sparse matrix is stored as one."""
+
+
+def _stored(name: str, value: Matrix) -> dict[str, Tensor]:
+    """The tensors that hold a matrix in a file."""
+    if isinstance(value, Tensor) or value.shape[0] * value.shape[1] < SPARSE_FROM:
+        return {name: _dense(value)}
+    coo = value.to_scipy().tocoo()
+    places = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int32))
+    return {
+        f"{name}.values": value.values,
+        f"{name}.places": places,
+        f"{name}.shape": torch.tensor(value.shape),
+    }
+
+
+def _has(tensors: Mapping[str, Tensor], name: str) -> bool:
+    return name in tensors or f"{name}.values" in tensors
+
+
+def _read(tensors: Mapping[str, Tensor], name: str) -> Matrix:
+    """The matrix that `_stored` wrote."""
+    if f"{name}.values" not in tensors:
+        return tensors[name]
+    from scipy import sparse
+
+    values, shape = tensors[f"{name}.values"], tuple(tensors[f"{name}.shape"].tolist())
+    matrix = sparse.coo_matrix((values.numpy(), tensors[f"{name}.places"].numpy()), shape)
+    same = shape[0] == shape[1] and (matrix != matrix.T).nnz == 0
+    return SparseMatrix.from_scipy(matrix, values.dtype, symmetric=same)
 
 
 def _dense(value: Matrix) -> Tensor:

@@ -21,7 +21,14 @@ import numpy as np
 from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
-from hcdc.experiments import cell_tables, graph_tables, published_tables, table_rank_tables, trust_tables
+from hcdc.experiments import (
+    cell_tables,
+    graph_tables,
+    published_tables,
+    table_rank_tables,
+    trust_tables,
+    zoo_tables,
+)
 from hcdc.experiments._command import as_command
 from hcdc.experiments.markdown import filled, table_text
 from hcdc.experiments.nas201_draws import mean_text
@@ -48,6 +55,7 @@ TABLES: dict[str, tuple[str | None, Callable[[Sequence[Record]], str]]] = {
     "convnet": ("convnet-accuracy", published_tables.convnet_table),
     "others": ("filters-80", graph_tables.others_table),
     "zoo": ("gnn-zoo", graph_tables.others_table),
+    "zoo-weighted": ("gnn-zoo", zoo_tables.weighted_table),
     "nas-search": ("nas-search", nas_search_table),
     "trust": ("trust-calibration", trust_tables.trust_table),
     "trust-dimensions": ("trust-calibration", trust_tables.dimensions_table),

@@ -23,7 +23,7 @@ from hcdc.networks._fused import Fused, fused
 from hcdc.networks._graphnas import ACTIVATIONS, AGGREGATORS, ATTENTIONS, GraphNASLayer, GraphNASNetwork
 from hcdc.networks._modules import Factory, ModuleNetwork, factory_name
 from hcdc.networks._resnet import ResNet
-from hcdc.networks._zoo import ZooNetwork
+from hcdc.networks._zoo import WiredNetwork, ZooNetwork
 
 __all__ = [
     "ACTIVATIONS",
@@ -53,6 +53,7 @@ __all__ = [
     "Pass",
     "PlainPass",
     "ResNet",
+    "WiredNetwork",
     "ZooNetwork",
     "check_lam",
     "compute_type",

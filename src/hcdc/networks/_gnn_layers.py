@@ -23,7 +23,16 @@ import torch
 from scipy import sparse
 from scipy.special import ive
 from torch import Tensor, nn
-from torch_geometric.nn import ChebConv, GATConv, GCNConv, GINConv, SAGEConv, SGConv, TransformerConv
+from torch_geometric.nn import (
+    ChebConv,
+    GATConv,
+    GCNConv,
+    GINConv,
+    GraphConv,
+    SAGEConv,
+    SGConv,
+    TransformerConv,
+)
 
 from hcdc.core.sparse import SparseMatrix, matmul
 from hcdc.datasets import Graph, Matrix
@@ -264,6 +273,22 @@ def _transformer(conv: Any, x: Matrix, graph: Graph) -> Tensor:
     return attend(graph, score, query, key, value, loops=False) + linear(conv.lin_skip, x)
 
 
+def _graph(conv: Any, x: Matrix, graph: Graph) -> Tensor:
+    """The k-GNN: W_1 x + W_2 A x."""
+    sent = total(graph, linear(conv.lin_rel, x, bias=False))
+    return torch.add(linear(conv.lin_root, x) + sent, conv.lin_rel.bias)
+
+
+def _arma(conv: Any, x: Matrix, graph: Graph) -> Tensor:
+    """PyG's ARMAConv with one stack and one layer: relu(V x + D^-1/2 A D^-1/2 W x + b)."""
+    sent = scaled_laplacian(graph, linear(conv.lin_rel, x, bias=False))
+    return torch.relu(linear(conv.lin_root, x) - sent + conv.lin_rel.bias)
+
+
+def _fc(lin: Any, x: Matrix, graph: Graph) -> Tensor:
+    return linear(lin, x)
+
+
 def pagerank_coefficients(restart: float, order: int = DIFFUSION_ORDER) -> list[float]:
     """Chebyshev coefficients of t -> a / (1 - (1 - a) t): personalised PageRank a (I - (1 - a) P)^-1."""
     follow = 1 - restart
@@ -315,6 +340,9 @@ LAYERS: dict[str, Filter] = {
     "gdc-ppr": Filter(GCNConv, partial(_diffusion, coefficients=pagerank_coefficients(0.15)), ("P",)),
     "gdc-heat": Filter(GCNConv, partial(_diffusion, coefficients=heat_coefficients(5.0)), ("P",)),
     "transformer": Filter(TransformerConv, _transformer, ("edges",)),
+    "graph": Filter(GraphConv, _graph),
+    "arma": Filter(GraphConv, _arma, ("A",)),
+    "fc": Filter(nn.Linear, _fc),
 }
 """PageRank restarts with probability 0.15, and heat flows for time 5 (within the ranges of the GDC paper)."""
 
@@ -351,3 +379,39 @@ class LayerStack(nn.Module):
             outputs = [LAYERS[name].apply(module, x, graph) for name, module in layer.items()]
             x = outputs[0] if len(outputs) == 1 else sum(lam[f] * output for f, output in enumerate(outputs))
         return x  # type: ignore[no-any-return]
+
+
+class WiredStack(nn.Module):
+    """Layers joined as in NAS-Bench-Graph, between a linear layer on the features and a linear classifier.
+
+    Args:
+        wiring: For each layer, the number of the one it reads; 0 is the first linear layer.
+        filters: Names in `LAYERS`, or ``"skip"``, which passes its input on.
+        sizes: Numbers of features, of hidden units and of classes.
+    """
+
+    def __init__(self, wiring: tuple[int, ...], filters: tuple[str, ...], sizes: tuple[int, int, int]):
+        super().__init__()
+        features, width, classes = sizes
+        self.wiring, self.filters = wiring, filters
+        self.ends = [k for k in range(1, len(wiring) + 1) if k not in wiring]
+        self.first = nn.Linear(features, width)
+        made = {str(k): LAYERS[name].make(width, width) for k, name in enumerate(filters) if name != "skip"}
+        self.layers = nn.ModuleDict(made)
+        self.last = nn.Linear(width * len(self.ends), classes)
+
+    def prepare(self, graph: Graph) -> None:
+        """Prepare what the filters need from ``graph``."""
+        graph.prepare(
+            *sorted({need for name in self.filters if name != "skip" for need in LAYERS[name].needs})
+        )
+
+    def forward(self, lam: Tensor, graph: Graph, dropout: Dropout | None = None) -> Tensor:
+        found: list[Tensor] = [torch.relu(linear(self.first, graph.x))]
+        for k, (source, name) in enumerate(zip(self.wiring, self.filters)):
+            x = found[source]
+            if name != "skip":
+                x = x if dropout is None else dropout(x, k)
+                x = torch.relu(LAYERS[name].apply(self.layers[str(k)], x, graph))
+            found.append(x)
+        return linear(self.last, torch.cat([found[k] for k in self.ends], 1))

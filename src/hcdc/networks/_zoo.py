@@ -18,7 +18,7 @@ from hcdc.networks._base import Network, Params
 from hcdc.networks._dropout import Dropout
 
 if TYPE_CHECKING:
-    from hcdc.networks._gnn_layers import LayerStack
+    from hcdc.networks._gnn_layers import LayerStack, WiredStack
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ZooNetwork(Network):
         return dropping
 
     @cached_property
-    def _stack(self) -> LayerStack:
+    def _stack(self) -> LayerStack | WiredStack:
         require("torch_geometric", "graph")
         from hcdc.networks._gnn_layers import LayerStack
 
@@ -76,3 +76,25 @@ class ZooNetwork(Network):
         """Logits ``[n, classes]``; a network of one filter does not read ``lam`` ``[H]``."""
         logits: Tensor = functional_call(self._stack, params, (lam, graph, self.dropout))
         return logits
+
+
+@dataclass(frozen=True)
+class WiredNetwork(ZooNetwork):
+    """Layers joined as in NAS-Bench-Graph: each reads an earlier one, and the ends are classified together.
+
+    Attributes:
+        filters: The layers, ``"skip"`` among them.
+        sizes: Numbers of features, hidden units and classes.
+        wiring: For each layer, the number of the one it reads; 0 is a linear layer on the features.
+    """
+
+    wiring: tuple[int, ...] = (0,)
+
+    @cached_property
+    def _stack(self) -> WiredStack:
+        require("torch_geometric", "graph")
+        from hcdc.networks._gnn_layers import WiredStack
+
+        features, width, classes = self.sizes
+        with torch.device("meta"):
+            return WiredStack(self.wiring, self.filters, (features, width, classes))

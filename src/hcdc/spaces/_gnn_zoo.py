@@ -23,6 +23,12 @@ FILTERS = ("gcn", "sage-mean", "sage-max", "gat", "gin-eps", "gin-0", "sgc-2", "
 FURTHER = ("gdc-ppr", "gdc-heat", "transformer")
 """GCN with a graph diffusion (personalised PageRank or heat kernel) as P, and PyG's graph transformer."""
 
+FAMILIES = (
+    ("gcn", "sgc-2", "sgc-3", "gdc-ppr", "gdc-heat"), ("sage-mean", "sage-max"), ("gat", "transformer"),
+    ("gin-eps", "gin-0"), ("cheb-2", "cheb-3"),
+)  # fmt: skip
+"""Filters that aggregate alike: smoothing, own weights beside the neighbours', attention, sums, Chebyshev."""
+
 WIDTHS = (128, 256)
 DEPTHS = (2, 4)
 
@@ -104,6 +110,10 @@ class GNNZoo(Space):
         """Project the filter weights onto the simplex, and clamp width and depth to [0, 1]."""
         check_lam(lam, self.dimension)
         return torch.cat([project_simplex(lam[..., :-2]), lam[..., -2:].clamp(0, 1)], -1)
+
+    def features(self, config: Config) -> list[float]:
+        """lambda, and the family of the filter."""
+        return super().features(config) + [float(config["filter"] in family) for family in FAMILIES]
 
     def spec(self) -> dict[str, Any]:
         return {

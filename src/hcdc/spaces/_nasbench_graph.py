@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from hcdc.core.configs import Config, config_hash
-from hcdc.networks import check_lam
+from hcdc.networks import WiredNetwork, check_lam
 from hcdc.spaces._base import Space, nearby
 from hcdc.spaces._dimension import Dimension
 from hcdc.spaces._finite import draw, project_simplex
@@ -25,6 +25,12 @@ WIRINGS = ("0000", "0001", "0011", "0012", "0013", "0111", "0112", "0122", "0123
 
 LAYERS = ("gat", "gcn", "gin", "cheb", "sage", "arma", "graph", "fc", "skip")
 """The operations in the benchmark's order; ``graph`` is the k-GNN, ``fc`` a linear layer."""
+
+FILTERS = {"gin": "gin-0", "cheb": "cheb-2", "sage": "sage-mean"}
+"""Operations whose layer has another name among the zoo's filters."""
+
+WIDTH = 64
+"""Hidden units of the networks."""
 
 NODES = ("op1", "op2", "op3", "op4")
 SKIP = LAYERS.index("skip")
@@ -98,7 +104,8 @@ class NASBenchGraph(Space):
     combinations are configurations; the 26,206 candidates are those of the benchmark, one per computation.
     lambda ``[45]`` holds the weights of the nine options of each choice, one-hot at a configuration.
 
-    The space has no networks of its own: `hcdc.truth.NASBenchGraphTable` has the results.
+    `hcdc.truth.NASBenchGraphTable` has the benchmark's results. The networks here are for trials on a copy:
+    their wiring and operations are the benchmark's, their width, dropout and training are not.
     """
 
     name = "nasbench-graph"
@@ -108,8 +115,11 @@ class NASBenchGraph(Space):
         return sum(self.decisions())
 
     def dimensions(self) -> tuple[Dimension, ...]:
-        wiring = Dimension("wiring", "choice", choices=WIRINGS)
-        return (wiring, *(Dimension(node, "choice", choices=LAYERS) for node in NODES))
+        wiring = Dimension("wiring", "choice", choices=WIRINGS, read_by="network")
+        return (
+            wiring,
+            *(Dimension(node, "choice", choices=LAYERS, read_by="network") for node in NODES),
+        )
 
     def decisions(self) -> tuple[int, ...]:
         return (len(WIRINGS), *[len(LAYERS)] * len(NODES))
@@ -156,6 +166,14 @@ class NASBenchGraph(Space):
         counts = Counter(tree[0] for tree in _walk(trees))
         ends = sum(len(tree) == 1 for tree in _walk(trees))
         return [*(float(counts[k]) for k in range(SKIP)), float(_depth(trees)), float(ends)]
+
+    def network(self, features: int, classes: int, config: Config | None = None) -> WiredNetwork | None:
+        """The network of an architecture; None for None, because the space has no relaxed network."""
+        if config is None:
+            return None
+        self.check(config)
+        layers = tuple(FILTERS.get(name, name) for name in (str(config[node]) for node in NODES))
+        return WiredNetwork(layers, (features, WIDTH, classes), wiring=tuple(map(int, config["wiring"])))
 
     def spec(self) -> dict[str, Any]:
         return {"name": self.name}

@@ -67,6 +67,7 @@ class Task(ABC):
             linear systems.
         stands_alone: Validation examples can be stored in a file without the rest of the original data.
         real_metric: What ranks candidates on real validation examples, ``"accuracy"`` or ``"loss"``.
+        weighted_metric: The same on weighted ones.
     """
 
     kind: str
@@ -82,6 +83,7 @@ class Task(ABC):
     mini_batches: ClassVar[bool] = False
     stands_alone: ClassVar[bool] = False
     real_metric: ClassVar[str] = "accuracy"
+    weighted_metric: ClassVar[str] = "loss"
 
     # --- the original data ----------------------------------------------------------------------------------
 

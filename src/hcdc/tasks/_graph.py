@@ -79,6 +79,7 @@ class GraphTask(Task):
     flags = ("setting",)
     spaces = ("polynomial-filter", "gnn-zoo")
     train_method = "reach"
+    weighted_metric = "accuracy"  # losses of different layers are not alike: some are sure and wrong
     recipe_settings = NETWORK_SETTINGS
     learns = frozenset({"adjacency", "fanout", "nodes"})
 
@@ -117,9 +118,6 @@ class GraphTask(Task):
 
     def by_recipe(self, recipe: Recipe, train: Nodes | None = None) -> GraphTask:
         return dataclasses.replace(self, weight_decay=recipe.weight_decay)
-
-    def unweighable(self) -> str:
-        return "weighted validation nodes would keep the whole graph; choose 'probes', 'both' or 'real'"
 
     def pool(self, size: int, seed: int) -> Nodes:
         """All of T_val, since a validation node needs the whole graph anyway."""
@@ -202,9 +200,6 @@ class GraphTask(Task):
         squares = torch.stack([p.flatten(1).square().sum(1) for p in params.values()]).sum(0)
         return gradient, loss.detach() + 0.5 * decay * squares
 
-    def score(self, outputs: Tensor, data: Nodes) -> Tensor:
-        return (outputs.argmax(-1) == data.y).to(outputs.dtype).mean()
-
     def labels(self, part: str, size: int) -> Tensor:
         """Labels ``[size]`` of a small set, sorted by class, in the original proportions."""
         return allocate_labels(self.part(part).y, size, self.num_classes, f"{part}_size")
@@ -227,6 +222,25 @@ class GraphTask(Task):
         reach = self.structure == "reach"
         graph = nodes.graph.reach_subgraph(index) if reach else nodes.graph.subgraph(index)
         return Nodes(graph, nodes.y[picked])
+
+    def neighbourhood(self, part: str, size: int, fanouts: Sequence[int], seed: int) -> Nodes:
+        """Class-proportional random labelled nodes of ``part`` inside sampled neighbourhoods.
+
+        Args:
+            part: ``"train"``, ``"val"`` or ``"test"``.
+            size: Number of labelled nodes.
+            fanouts: Neighbours kept at each hop, see `Graph.sample_neighbours`.
+            seed: Determines the draws.
+        """
+        nodes = self.part(part)
+        wanted = self.labels(part, size).bincount(minlength=self.num_classes)
+        drawn = draw_members(
+            members(nodes.y, self.num_classes), wanted.tolist(), stream(seed, "sample", part)
+        )
+        picked = torch.cat(drawn).to(nodes.y.device)
+        rng = numpy_stream(seed, "neighbours", part)
+        graph, places = nodes.graph.sample_neighbours(nodes.positions()[picked], fanouts, rng)
+        return Nodes(graph, nodes.y[picked], places)
 
     def rival_sets(self, size: int, seed: int) -> dict[str, tuple[Nodes, str]]:
         """S_val before learning: random validation nodes joined by reach."""
@@ -274,6 +288,8 @@ class GraphTask(Task):
         return {"x": data.graph.x, "adj": empty if data.graph.adj is None else data.graph.adj}
 
     def replace(self, data: Nodes, tensors: dict[str, Tensor]) -> Nodes:
+        if "weight" in tensors:
+            return dataclasses.replace(data, weight=tensors["weight"])
         if "adj" not in tensors:
             return dataclasses.replace(data, graph=data.graph.with_x(tensors["x"]))
         raw = tensors["adj"]

@@ -10,7 +10,7 @@ import torch
 
 from hcdc.core.checkpoint import Resumable
 from hcdc.networks import Params
-from hcdc.training._optimizers import adam_step
+from hcdc.training._optimizers import EPSILON, FIRST, SECOND
 
 
 class Adam(Resumable):
@@ -26,6 +26,8 @@ class Adam(Resumable):
         self.learned, self.lr, self.weight_decay, self.steps = learned, lr, weight_decay, 0
         self.first = {name: torch.zeros_like(t) for name, t in learned.items()}
         self.second = {name: torch.zeros_like(t) for name, t in learned.items()}
+        self._values = [t.detach() for t in learned.values()]  # a step is no part of any derivative
+        self._number = [torch.zeros((), device=t.device) for t in self._values]
 
     def tensors(self) -> dict[str, torch.Tensor]:
         kinds = (("value", self.learned), ("first", self.first), ("second", self.second))
@@ -38,14 +40,20 @@ class Adam(Resumable):
         self.steps = int(values["steps"])
         return super().restore(tensors, values)
 
-    @torch.no_grad()
     def step(self, *gradients: torch.Tensor) -> None:
         """One step; gradients come in the order of the tensors."""
-        named = dict(zip(self.learned, gradients, strict=True))
-        if self.weight_decay:
-            named = {name: g.add(self.learned[name], alpha=self.weight_decay) for name, g in named.items()}
         self.steps += 1
-        adam_step(self.learned, named, self.first, self.second, self.steps, self.lr)
+        for number in self._number:
+            number.fill_(self.steps)
+        alike = [  # the fused step takes every array in the order of its memory
+            g if g.stride() == t.stride() else torch.empty_like(t).copy_(g)
+            for g, t in zip(gradients, self._values, strict=True)
+        ]
+        torch._fused_adam_(
+            self._values, alike, list(self.first.values()), list(self.second.values()), [], self._number,
+            lr=self.lr, beta1=1 - FIRST, beta2=1 - SECOND, weight_decay=self.weight_decay, eps=EPSILON,
+            amsgrad=False, maximize=False,
+        )  # fmt: skip
 
     @contextmanager
     def differentiated(self) -> Iterator[list[torch.Tensor]]:

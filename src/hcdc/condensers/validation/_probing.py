@@ -130,10 +130,17 @@ def free_figures(task: Task, space: Space, configs: Sequence[Config], seed: int 
 
 @torch.no_grad()
 def make_companions(
-    task: Task, networks: Sequence[Predictor], expected: Array, seed: int, config: Probing
+    task: Task,
+    networks: Sequence[Predictor],
+    expected: Array,
+    seed: int,
+    config: Probing,
+    metric: str = "loss",
 ) -> Companions | None:
     """Companions, scored by the predicted rank plus minus the loss on ``pool`` images of T_val (for graphs
     all of T_val), both standardised; None if fewer than 4 have a finite loss.
+
+    If S_val ranks by accuracy, the accuracy replaces minus the loss.
 
     Args:
         networks: Candidates trained on S_train.
@@ -141,6 +148,11 @@ def make_companions(
     """
     real = task.pool(config.pool, seed)
     scores = np.asarray([-float(mean_loss(task, predict, real)) for predict in networks])
+    if metric == "accuracy":
+        right = [
+            float(torch.stack([task.score(o, real) for o in predict(real)]).mean()) for predict in networks
+        ]
+        scores = np.where(np.isfinite(scores), right, scores)
     kept = [k for k, score in enumerate(scores) if np.isfinite(score)]
     if len(kept) < 4 or len(set(scores[kept])) == 1:
         return None

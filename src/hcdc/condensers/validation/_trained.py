@@ -109,7 +109,8 @@ def train_probes(plan: Plan, config: Probing, work: Work) -> Probed:
     networks = trained[: len(configs)]
     check_trained(task, networks, work.s_train, recipe)
     expected = expectations(space, configs, scores, beside)
-    companions = make_companions(task, trained[len(configs) :], expected, seed, config)
+    beside_trained = trained[len(configs) :]
+    companions = make_companions(task, beside_trained, expected, seed, config, recipe.metric)
     used = [config_hash(each) for each in together]
     count = len(configs) if plan.truth is None else 0
     return Probed(configs, scores, networks, companions, used, says, count, looked_up)

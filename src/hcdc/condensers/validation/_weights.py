@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from hcdc.condensers.validation._probing import Array, Companions, rank_targets
 from hcdc.condensers.validation._settings import Probing
@@ -21,11 +22,16 @@ FLOOR = 0.01
 
 
 @torch.no_grad()
-def example_losses(task: Task, networks: Sequence[Predictor], data: Any) -> Array:
-    """Loss of every trained candidate on every example ``[m, n]``, mean over repeats."""
+def example_losses(task: Task, networks: Sequence[Predictor], data: Any, metric: str = "loss") -> Array:
+    """Loss of every trained candidate on every example ``[m, n]``, mean over repeats; errors by accuracy."""
+
+    def of(outputs: Tensor) -> Tensor:
+        wrong: Tensor = outputs.argmax(-1) != data.y
+        return task.losses(outputs, data) if metric == "loss" else wrong.to(outputs.dtype)
+
     rows = []
     for predict in networks:
-        each = [task.losses(outputs, data) for outputs in predict(data)]
+        each = [of(outputs) for outputs in predict(data)]
         rows.append(torch.stack(each).mean(0).double())
     return torch.stack(rows).cpu().numpy()
 
@@ -58,12 +64,15 @@ def weigh_examples(
     seed: int,
     config: Probing,
     companions: Companions | None = None,
+    metric: str = "loss",
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Real validation examples with weights fitted to the probes.
 
     From ``pool`` random examples, this keeps the ``val_size`` whose losses fall most clearly with the scores
     (sum over probes and companions of the correlation times the root of their number) and weights them. It
     only uses the matrix of losses, no gradients. Companions count as much as the probes in the weights.
+
+    By the metric ``"accuracy"`` the losses are errors, 0 or 1, and S_val ranks by its weighted accuracy.
 
     Every class of the pool is represented (values are one class): its clearest example is kept, with a weight
     of at least `FLOOR` times the mean if no other example of the class has any.
@@ -77,13 +86,15 @@ def weigh_examples(
         groups.append((companions.networks, companions.scores))
     clear = np.zeros(len(pool))
     for members, scores in groups:
-        centred = _centred(example_losses(task, members, pool))
+        centred = _centred(example_losses(task, members, pool, metric))
         clear += rank_targets(scores).numpy() @ centred / np.sqrt((centred**2).sum(0) + 1e-12)
     kept = clearest(clear, _groups(task, pool), val_size)
     chosen = task.subset(pool, torch.from_numpy(kept).to(pool.y.device))
     rows, targets = [], []
     for members, scores in groups:
-        losses = example_losses(task, members, chosen)  # again: BatchNorm now only sees these examples
+        losses = example_losses(
+            task, members, chosen, metric
+        )  # again: BatchNorm now only sees these examples
         share = np.sqrt(len(networks) / len(members))
         rows.append(share * _centred(losses))
         targets.append(share * rank_targets(scores).numpy())
@@ -95,7 +106,7 @@ def weigh_examples(
         )
     weight = with_every_class(weight / weight.sum() * len(weight), clear[kept], _groups(task, chosen))
     reached = spearman(np.asarray(truth), rows[0] @ weight)
-    weighted = task.replace(chosen, {"weight": torch.from_numpy(weight).to(chosen.x)})
+    weighted = task.replace(chosen, {"weight": torch.from_numpy(weight).to(chosen.y.device, torch.float32)})
     return weighted, [{"step": 1, "probe_spearman": float(reached), "nonzero": int((weight > 0).sum())}]
 
 

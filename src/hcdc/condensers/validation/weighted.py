@@ -39,6 +39,9 @@ class Weighted(Probing, Validation):
     def val_size(self, task: Task, train_size: int) -> int:
         return task.val_size(train_size)
 
+    def metric(self, task: Task) -> str:
+        return task.weighted_metric
+
     def check_size(self, task: Task, size: int) -> None:
         return
 
@@ -55,7 +58,8 @@ class Weighted(Probing, Validation):
         probed = train_probes(plan, self, work)
         phase = work.progress.phase("S_val from probes")
         s_val, history = weigh_examples(
-            work.task, probed.networks, probed.scores, plan.val_size, plan.seed, self, probed.companions
-        )
+            work.task, probed.networks, probed.scores, plan.val_size, plan.seed, self, probed.companions,
+            plan.calibrated.metric,
+        )  # fmt: skip
         phase.step(1)
         return Made(s_val, probed.file(), probed.record(history))

@@ -1,4 +1,4 @@
-"""The regression on the probes plus the real validation loss."""
+"""The regression on the probes plus the real validation loss or accuracy."""
 
 from __future__ import annotations
 
@@ -19,14 +19,27 @@ class RidgeAndRealVal(RidgeProbes):
     """The sum of both, each standardised."""
 
     name = "ridge-and-real-val"
+    metric = "loss"
 
     def sets(self, context: Context) -> dict[str, Any]:
         return {"real": context.task.val}
 
     def run(self, context: Context) -> Rival:
         predicted, seconds, once = predictions(context)
-        real = np.asarray(proxy_scores(context.copied, "loss", "real"))
-        words = "that ridge and the loss of the same S_train on the whole real validation set, equal weights"
+        real = np.asarray(proxy_scores(context.copied, self.metric, "real"))
+        words = f"that ridge and the {self.metric} of the same S_train on the whole real validation set"
+        words += ", equal weights"
         scores = (ranks.standard(predicted) + ranks.standard(real)).tolist()
         seconds += sum(r.seconds_for("real") for r in context.copied)
         return context.rival(self.name, words, scores, seconds, once + context.made_seconds)
+
+
+@register_rival
+class RidgeAndRealAccuracy(RidgeAndRealVal):
+    """The same by accuracy, for copies that rank by accuracy."""
+
+    name = "ridge-and-real-accuracy"
+    metric = "accuracy"
+
+    def applies(self, context: Context) -> bool:
+        return super().applies(context) and context.calibrated.metric == "accuracy"

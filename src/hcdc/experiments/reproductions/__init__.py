@@ -36,6 +36,7 @@ MODULES = (
     "loss_landscape",
     "nas",
     "nas201",
+    "nasbench_graph",
     "nested_problems",
     "ranks",
     "trajectories",

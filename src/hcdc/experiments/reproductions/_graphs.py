@@ -15,6 +15,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "hcdc": {"method": "hcdc"},
     "hcdc-aligned": {"method": "hcdc", "val_method": "aligned"},
     "hcdc-gcond": {"method": "hcdc", "train_method": "gcond"},
+    "hcdc-weighted": {"method": "hcdc", "val_method": "weighted"},
     "random": {"method": "random"},
     "reach": {"method": "reach"},
     "kcenter": {"method": "kcenter"},
@@ -26,7 +27,7 @@ METHODS: dict[str, dict[str, Any]] = {
 TITLES = {
     "hcdc": "HCDC", "random": "Random", "reach": "Random, joined by reach", "kcenter": "K-Center",
     "herding": "Herding", "gcondx": "GCond-X", "gcond": "GCond", "hcdc-aligned": "HCDC, hypergradients alone",
-    "hcdc-gcond": "HCDC, GCond's S_train",
+    "hcdc-gcond": "HCDC, GCond's S_train", "hcdc-weighted": "HCDC, weighted validation nodes",
 }  # fmt: skip
 GRAPHS = ("cora:35", "cora:70", "cora:140", "citeseer:30", "citeseer:60", "citeseer:120")
 """Data and training nodes of tab:graphs. These are 1.3, 2.6 and 5.2 % of Cora's nodes and 0.9, 1.8 and 3.6 %
