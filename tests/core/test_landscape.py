@@ -1,4 +1,4 @@
-"""The Gaussian process of losses and gradients, against finite differences, dense algebra and known functions."""
+"""The Gaussian process of losses and gradients, against finite differences, algebra and known functions."""
 
 import dataclasses
 
@@ -43,7 +43,7 @@ def function(lam):
 
 @pytest.mark.parametrize("even", [False, True])
 def test_observations_have_the_covariance_of_one_process(even):
-    """The joint covariance of values and gradients is that of autograd on the kernel, so positive definite."""
+    """The covariance of values and gradients is that of autograd on the kernel, so positive definite."""
     lam = points(6).numpy()
     found = fit_landscape(lam, *function(lam), even=even)
     gram = found._gram(found.logs, found.at, True)

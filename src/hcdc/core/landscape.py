@@ -133,7 +133,8 @@ class Landscape:
     def _kernel(self, a: Tensor) -> Tensor:
         """k at ``a [n, H]`` and the trainings ``[n, m]``."""
         inverse = torch.exp(-self.logs[: a.shape[1]])
-        return (even_matern if self.even else matern)(a * inverse, self.at * inverse)[0]
+        kernel = even_matern if self.even else matern
+        return kernel(a * inverse, self.at * inverse)[0]
 
     def with_scores(self, scores: Array) -> Landscape:
         """This process with a second one for the residuals of scores ``[m]``, higher is better."""

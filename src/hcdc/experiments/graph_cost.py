@@ -237,6 +237,7 @@ def judged(
                 "ridge": _agreement(source, predicted),
                 "process": None if expected is None else _agreement(source, -expected),
                 "subset": _subset(source, trainings, judge),
+                "recorded": _agreement(source, np.asarray(source["proxy"], np.float64)),
                 "rivals": {
                     name: {key: r.get(key) for key in ("description", "spearman", "test_spearman")}
                     for name, r in recorded.items()

@@ -22,7 +22,6 @@ from hcdc.networks import Params
 from hcdc.spaces import Space
 from hcdc.training import init_many
 
-
 SHARE = 0.05
 """Share of the latest iterate in the running mean of S_val's iterates."""
 
@@ -173,9 +172,7 @@ class Following(Run):
         return loss, gradient
 
     @torch.no_grad()
-    def watched(
-        self, tensors: dict[str, Tensor], company: Company, expected: Tensor, index: Tensor
-    ) -> float:
+    def watched(self, tensors: dict[str, Tensor], company: Company, expected: Tensor, index: Tensor) -> float:
         """`misorder` of the companions that watch, with these tensors of S_val."""
         found = self._losses(company, index)(tensors)
         self.check_size(found)
