@@ -3,7 +3,7 @@
 One training gives a loss and, by eq. (IFT), H slopes. So m trainings give m (1 + H) numbers, and few of them
 determine a smooth function of few hyperparameters. Model, with y the transformed losses:
 
-    y = log((loss - lowest) / sd + 0.1),  standardised
+    y = log((loss - lowest) / sd + 0.05),  standardised
     y(lambda) = constant + f(lambda) + noise,          f ~ GP(0, s^2 k)
     dy/dlambda = df/dlambda + noise of its own
     k(a, b) = Matern-5/2 of |D R^T (a - b)|
@@ -31,7 +31,7 @@ from torch import Tensor
 
 Array = NDArray[np.float64]
 
-OFFSET = 0.1
+OFFSET = 0.05
 """Distance of the lowest loss from the logarithm's pole, in standard deviations of the losses."""
 CENTRES = {"scale": 0.0, "value_noise": math.log(0.1), "slope_noise": math.log(0.3), "constant": 0.0}
 """Prior means of log standard deviations, in units of the standardised losses."""
@@ -148,6 +148,14 @@ class Landscape:
         fresh = torch.from_numpy(np.asarray(lam, np.float64)) @ self.turn
         mean, deviation = self._mean(fresh)
         return (mean + self._kernel(fresh) @ self.residual).numpy(), deviation.numpy()
+
+    def slopes(self, lam: Array) -> Array:
+        """Gradients of the expected y at ``lam [n, H]``, which point like those of the losses."""
+        fresh = (torch.from_numpy(np.asarray(lam, np.float64)) @ self.turn).requires_grad_()
+        with torch.enable_grad():
+            mean = self._mean(fresh)[0] + self._kernel(fresh) @ self.residual
+            (found,) = torch.autograd.grad(mean.sum(), fresh)
+        return (found @ self.turn.t()).numpy()
 
     def _mean(self, fresh: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation of the first process at ``fresh [n, H]``, rotated."""

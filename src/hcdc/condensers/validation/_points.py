@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,11 +10,9 @@ from torch import Tensor
 from hcdc.condensers.validation._run import Run
 from hcdc.condensers.validation._settings import Alignment
 from hcdc.core.errors import NumericalError
-from hcdc.core.seeds import stream
-from hcdc.hypergrad import Trajectories, batched_best_response, trajectory_starts
+from hcdc.hypergrad import Trajectories, trajectory_starts
 from hcdc.networks import Params
 from hcdc.spaces import halves
-from hcdc.training import init_many
 
 
 @dataclass
@@ -84,7 +81,7 @@ class AlignedRun(Run):
         """Train at each lambda on the original data and on S_train; compute hypergradients and responses."""
         self.candidates += self.met(lam)
         at = self.drawn(lam, name)
-        small = self._small_side(at, name)
+        small = self.small_side(at, name)
         if self.config.response == "shared":
             g_T, v_T, score_T = self.original_at(small[0], at, *self.original(name, 0))
         else:
@@ -97,19 +94,3 @@ class AlignedRun(Run):
                 f"points); try more damping (now {self.config.damping}) or curvature 'gauss_newton'"
             )
         return Points(lam, at, g_T, v_T, score_T, *small)
-
-    def _small_side(self, lam: Tensor, name: str) -> tuple[Params, Params]:
-        """theta^S ``[B, ...]`` and J ``[B, H, ...]``."""
-        keys = [(name, i) for i in range(len(lam))]
-        init = init_many(self.task, keys, self.seed, "hcdc-small", self.device)
-        params = self.trained(init, lam, self.s_train, self.small)
-        response = batched_best_response(
-            self.on_copy, params, lam, self._curved(name), self.solver, self.config.curvature,
-            chunk_size=self.lanes,
-        )  # fmt: skip
-        return params, response
-
-    def _curved(self, name: str) -> Any:
-        """The examples of S_train in the linear systems, augmented by the recipe."""
-        data = self.task.curved(self.s_train, self.config.nodes, stream(self.seed, "curvature"))
-        return self.augmented(data, self.small, "copy", name)

@@ -15,7 +15,7 @@ from hcdc.core.errors import NumericalError
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import derive, numpy_stream, stream
-from hcdc.hypergrad import batched_hypergradient
+from hcdc.hypergrad import batched_best_response, batched_hypergradient
 from hcdc.networks import Params, gumbel_noise, gumbel_one_hot
 from hcdc.spaces import Space, halves
 from hcdc.tasks import Task
@@ -144,6 +144,22 @@ class Run:
         if not config.samples:
             return self.task.train, self.task.val
         return self.task.sampled(config.nodes, config.fanouts, derive(self.seed, "neighbours", *key))
+
+    def small_side(self, lam: Tensor, name: str) -> tuple[Params, Params]:
+        """theta^S ``[B, ...]`` and J ``[B, H, ...]``."""
+        keys = [(name, i) for i in range(len(lam))]
+        init = init_many(self.task, keys, self.seed, "hcdc-small", self.device)
+        params = self.trained(init, lam, self.s_train, self.small)
+        response = batched_best_response(
+            self.on_copy, params, lam, self._curved(name), self.solver, self.config.curvature,
+            chunk_size=self.lanes,
+        )  # fmt: skip
+        return params, response
+
+    def _curved(self, name: str) -> Any:
+        """The examples of S_train in the linear systems, augmented by the recipe."""
+        data = self.task.curved(self.s_train, self.config.nodes, stream(self.seed, "curvature"))
+        return self.augmented(data, self.small, "copy", name)
 
     def trained(self, init: Params, lam: Tensor, data: Any, recipe: Recipe) -> Params:
         """`train_many` on the copy: all lanes at once or, with mini-batches, as many as fit."""

@@ -46,11 +46,11 @@ class FollowsLandscape(Learning, Validation):
     form: ClassVar[type[Following]] = Following
 
     trainings: int = setting(32, least=4)
-    companions: int = setting(192, least=8)
+    companions: int = setting(256, least=8)
     slopes: bool = True
-    steps: int = setting(150, least=1)
+    steps: int = setting(120, least=1)
     lr: float = setting(2e-3, above=0)
-    check: int = setting(25, least=1)
+    check: int = setting(20, least=1)
 
     def refuse(self, task: Task, space: Space, seed: int) -> None:
         refuse_without_gradients(self.name, task)
