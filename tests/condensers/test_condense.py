@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from tiny_graph import tiny_task
 
-import hcdc.condensers.validation._points as aligning
+import hcdc.condensers.validation._run as aligning
 from hcdc.condensers import (
     VALIDATIONS,
     Alignment,
