@@ -144,7 +144,7 @@ def test_the_table_has_a_row_per_number_of_trainings(files):
     assert lines[0].count("|") == 6
     starts = [line.split("|")[1].strip() for line in lines[2:]]
     assert starts == ["5"] * 4 + ["8"] * 4 + [""] * (len(starts) - 8)
-    assert "**HCDC, the default**" in lines[2]
+    assert "**HCDC**" in lines[2]
     assert "(1 of 5 seeds)" in lines[2]
     assert any("`both`, recorded" in line and "1.000" in line for line in lines)
     assert "not run" in graph_tables.trainings_table([])

@@ -28,8 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from hcdc.condensers import Plan, plan
-from hcdc.condensers.validation import Company, Following, FollowsLandscape, Survey
+from hcdc.condensers import Company, Following, FollowsLandscape, Plan, Survey, plan
 from hcdc.core import records
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError

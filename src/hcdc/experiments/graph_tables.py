@@ -257,7 +257,7 @@ def others_table(found: Sequence[Record]) -> str:
 
 
 OBJECTIVES = {
-    "landscape": "**HCDC, the default**: S_val follows a Gaussian process",
+    "landscape": "**HCDC**, `landscape`: S_val follows a Gaussian process",
     "process": "rival: that Gaussian process, no copy",
     "landscape-values": "HCDC, a Gaussian process without hypergradients",
     "process-values": "rival: that Gaussian process, no copy",
