@@ -20,7 +20,7 @@ PAPER = {
 COLUMNS = list(PAPER)
 
 COPIES = {
-    "hcdc": "**HCDC** (aligned and anchored, the default)",
+    "hcdc": "**HCDC**, `both` (aligned and anchored, 192 trainings)",
     "hcdc-aligned": "HCDC, hypergradients alone",
     "random": "random",
     "reach": "random, joined by reach",
