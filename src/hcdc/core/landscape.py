@@ -128,7 +128,10 @@ class Landscape:
         white = torch.linalg.solve_triangular(factor, self.target[:, None], upper=False)
         apart = logs - _centres(self.at.shape[1])
         apart = torch.cat([apart[:-1], 2 * apart[-1:]])  # the constant varies less
-        return 0.5 * white.square().sum() + factor.diagonal().log().sum() + 0.5 * apart.square().sum()
+        found: Tensor = (
+            0.5 * white.square().sum() + factor.diagonal().log().sum() + 0.5 * apart.square().sum()
+        )
+        return found
 
     def _kernel(self, a: Tensor) -> Tensor:
         """k at ``a [n, H]`` and the trainings ``[n, m]``."""
