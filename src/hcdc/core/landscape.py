@@ -152,14 +152,6 @@ class Landscape:
         mean, deviation = self._mean(fresh)
         return (mean + self._kernel(fresh) @ self.residual).numpy(), deviation.numpy()
 
-    def slopes(self, lam: Array) -> Array:
-        """Gradients of the expected y at ``lam [n, H]``, which point like those of the losses."""
-        fresh = (torch.from_numpy(np.asarray(lam, np.float64)) @ self.turn).requires_grad_()
-        with torch.enable_grad():
-            mean = self._mean(fresh)[0] + self._kernel(fresh) @ self.residual
-            (found,) = torch.autograd.grad(mean.sum(), fresh)
-        return (found @ self.turn.t()).numpy()
-
     def _mean(self, fresh: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation of the first process at ``fresh [n, H]``, rotated."""
         factor, cross = self._factor(self.logs), self._gram(self.logs, fresh, False)
