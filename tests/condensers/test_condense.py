@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from tiny_graph import tiny_task
 
-import hcdc.condensers.validation._points as aligning
+import hcdc.condensers.validation._run as aligning
 from hcdc.condensers import (
     VALIDATIONS,
     Alignment,
@@ -26,7 +26,7 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError, NumericalError
 from hcdc.core.recipe import Recipe
 from hcdc.datasets import CondensedDataset
-from hcdc.spaces import from_spec
+from hcdc.spaces import GNNZoo, from_spec
 from hcdc.testing import set_bytes
 from hcdc.training import _lanes
 from hcdc.truth import CsvTruth
@@ -89,7 +89,7 @@ def test_what_each_method_does_by_default(method):
     made = plan(tiny_task(), SPACE, method, train_size=6)
     learned = method == "hcdc"
     assert made.meta["train_method"] == ("reach" if learned else method)
-    assert made.meta["val_method"] == ("both" if learned else "same")
+    assert made.meta["val_method"] == ("landscape" if learned else "same")
     assert made.val_size == 12  # 6 * 40 / 20
     assert made.meta["metric"] == made.calibrated.metric == ("loss" if learned else "accuracy")
     assert made.meta["seed"] == 0
@@ -166,6 +166,18 @@ def test_the_default_settings_of_hcdc_are_frozen():
     }
 
 
+def test_the_settings_of_a_landscape_are_frozen():
+    found = make_validation("landscape", tiny_task()).settings()
+    chosen = {"trainings": 32, "companions": 256, "slopes": True, "steps": 120, "lr": 2e-3, "batch": 32}
+    assert {key: found[key] for key in chosen} == chosen
+
+
+def test_graphs_take_a_landscape_if_the_space_is_continuous():
+    assert plan(tiny_task(), SPACE, train_size=6).meta["val_method"] == "landscape"
+    assert plan(tiny_task(), GNNZoo(), train_size=6).meta["val_method"] == "both"
+    assert plan(tiny_table(), tiny_table().space(), train_size=6).meta["val_method"] == "both"
+
+
 def test_presets_are_settings_by_name():
     presets, task = validation_presets(), tiny_task()
     assert {"default", "demo", "paper"} <= set(presets)
@@ -201,8 +213,8 @@ def test_full_data_results_of_a_benchmark_are_for_images_alone(tmp_path):
     """Elsewhere the default way to make S_val stays what it is, and needs none."""
     table = tiny_table()
     (tmp_path / "known.csv").write_text("lr,val\n0.1,0.5\n")
-    for task, space in ((tiny_task(), SPACE), (table, table.space())):
-        with pytest.raises(InputError, match="truth: val_method 'both' needs no full-data results"):
+    for task, space, way in ((tiny_task(), SPACE, "landscape"), (table, table.space(), "both")):
+        with pytest.raises(InputError, match=f"truth: val_method '{way}' needs no full-data results"):
             plan(task, space, train_size=6, truth=CsvTruth(tmp_path / "known.csv"))
 
 
@@ -276,10 +288,10 @@ def test_the_record_and_the_file(tmp_path):
         ({"method": "gcond", "preset": "corra"}, "preset of method 'gcond' 'corra' is not known"),
         ({"method": "random", "val_method": "both"}, "method 'hcdc' with train_method 'random'"),
         ({"method": "random", "train_method": "gcond"}, "method 'random' makes S_train itself"),
-        ({"options": {"epochs": 3}}, "setting of val_method 'both' 'epochs' is not known"),
+        ({"options": {"epochs": 3}}, "setting of val_method 'landscape' 'epochs' is not known"),
         ({"method": "gcond", "options": {"epoch": 3}}, "did you mean 'epochs'?"),
         ({"method": "random", "options": {"epochs": 3}}, "method 'random' has no settings"),
-        ({"options": {"steps": "many"}}, "setting 'steps' of val_method 'both' must be int, got 'many'"),
+        ({"options": {"steps": "many"}}, "setting 'steps' of val_method 'landscape' must be int, got 'many'"),
         ({"train_size": 2}, "train_size 2: there are 3 classes, so at least 3 are needed; try 15"),
         ({"train_size": 21}, "train_size 21: the original has only 20 such examples"),
         ({"val_size": 2}, "val_size 2: there are 3 classes"),

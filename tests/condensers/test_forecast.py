@@ -15,7 +15,7 @@ from torch.utils.flop_counter import flop_registry
 import hcdc.condensers._forecast as forecast
 import hcdc.condensers.validation._batched as batched
 import hcdc.condensers.validation._expected as expected
-import hcdc.condensers.validation._points as aligning
+import hcdc.condensers.validation._run as aligning
 import hcdc.condensers.validation._sequential as sequential
 from hcdc.condensers import condense, make_reducer, plan
 from hcdc.condensers._forecast import Line, measured

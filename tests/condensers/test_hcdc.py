@@ -12,7 +12,7 @@ from reducer_conformance import reduce
 from tiny_graph import tiny_data, tiny_task
 
 import hcdc.condensers.validation._batched as learning
-import hcdc.condensers.validation._points as points
+import hcdc.condensers.validation._run as points
 from hcdc.condensers import Alignment, allocate_labels, learn_validation, make_reducer, make_validation
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.configs import config_hash

@@ -14,7 +14,7 @@ from tiny_images import tiny_image_data
 from torch import nn
 
 import hcdc.condensers.validation._batched as batched
-import hcdc.condensers.validation._points as aligning
+import hcdc.condensers.validation._run as aligning
 import hcdc.condensers.validation._sequential as sequential
 import hcdc.condensers.validation._trained as probed
 from hcdc.condensers import (

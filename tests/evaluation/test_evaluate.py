@@ -477,7 +477,7 @@ def test_condensing_and_judging_never_draw_the_same(monkeypatch):
     """With equal seeds: the roles of the random streams keep them apart."""
     change_recipes(monkeypatch, functools.partial(Recipe, steps=2))
     options = {"trajectories": 4, "points": 1, "holdout": 3, "steps": 1, "iterations": 1}
-    small = condense(TASK, SPACE, train_size=6, val_size=6, seed=3, options=options)
+    small = condense(TASK, SPACE, train_size=6, val_size=6, seed=3, val_method="both", options=options)
     configs, dropped = judges(small, SPACE, 80, 3)
     assert (len(configs), dropped) == (80, 0)
     assert not set(small.meta["candidates"]) & {config_hash(config) for config in configs}
@@ -859,7 +859,14 @@ def test_condensing_never_sees_test_labels(monkeypatch):
     change_recipes(monkeypatch, functools.partial(Recipe, steps=2))
     options = {"trajectories": 2, "points": 1, "holdout": 2, "steps": 1, "iterations": 1}
     copies = [
-        condense(GraphTask(graph_data(shuffled)), SPACE, train_size=6, val_size=6, options=options)
+        condense(
+            GraphTask(graph_data(shuffled)),
+            SPACE,
+            train_size=6,
+            val_size=6,
+            val_method="both",
+            options=options,
+        )
         for shuffled in (False, True)
     ]
     one, two = (copy.tensors() for copy in copies)

@@ -15,6 +15,7 @@ from hcdc.spaces import PolynomialFilter
 from recipes import change_recipes
 
 QUICK = {"steps": 4, "check": 1, "lr": 0.05, "iterations": 1}
+COMPANY = {**QUICK, "companions": 16}
 JUDGES = 6
 
 
@@ -36,7 +37,13 @@ def files(tmp_path, monkeypatch):
     truth = np.linspace(0.5, 0.9, JUDGES).tolist()
     for judge in (7, 8):
         scores = truth if judge == 7 else truth[::-1]
-        more = {"judge_seed": judge, "truth": scores, "test": scores[::-1], "rivals": [rival]}
+        more = {
+            "judge_seed": judge,
+            "truth": scores,
+            "test": scores[::-1],
+            "rivals": [rival],
+            "proxy": scores,
+        }
         records.append(known, {**told, **more})
     return graph, known
 
@@ -45,14 +52,14 @@ def protocol(files, **arguments):
     graph, known = files
     out = graph.with_name("records.jsonl")
     given = {"seeds": [0], "judges": [7], "budgets": [8], "objectives": ["both"], **arguments}
-    graph_cost.run(str(graph), 6, known=known, out=out, options=QUICK, **given)
+    graph_cost.run(str(graph), 6, known=known, out=out, **{"options": QUICK, **given})
     return list(records.read(out))
 
 
 def test_there_is_a_record_per_copy(files):
     found = protocol(files, budgets=[4, 8], objectives=["both", "values", "aligned"])
     names = [(r["objective"], r["trainings"]) for r in found]
-    assert names == [(o, n) for o in ("both", "values", "aligned") for n in (4, 8)]
+    assert names == [(o, n) for o in ("both", "values", "aligned") for n in (8, 4)]
     for record in found:
         assert record["protocol"] == "graphs-cost"
         assert (record["seed"], record["judge_seed"], record["candidates"]) == (0, 7, JUDGES)
@@ -99,11 +106,45 @@ def test_unknown_candidates_are_refused(files):
         protocol(files, judges=[7, 8])
 
 
+def test_copies_that_follow_a_landscape_share_trainings(files, monkeypatch):
+    """One survey of the most trainings serves all; the copies are those of single runs."""
+    made = []
+    plain = graph_cost.Following.survey
+    monkeypatch.setattr(
+        graph_cost.Following, "survey", lambda run, count: made.append(count) or plain(run, count)
+    )
+    given = {"objectives": ["landscape", "landscape-values"], "options": COMPANY}
+    found = protocol(files, budgets=[5, 8], **given)
+    assert made == [8]
+    assert [(r["objective"], r["trainings"]) for r in found] == [
+        (objective, n) for objective in given["objectives"] for n in (8, 5)
+    ]
+    alone = protocol(files, budgets=[5], **given)[-2:]
+    for shared, single in zip([found[1], found[3]], alone):
+        assert shared["proxy"] == pytest.approx(single["proxy"], abs=1e-4)
+        assert shared["process"] == pytest.approx(single["process"], abs=1e-4)
+        assert shared["making"]["full_trainings"] == shared["trainings"]
+        assert shared["cpu_seconds"] > 0
+    assert found[0]["process"] != found[2]["process"]
+
+
+def test_rivals_see_what_they_should(files):
+    (record,) = protocol(files, objectives=["landscape"], options=COMPANY, budgets=[5])
+    assert {"real-val", "one-seed-full"} <= record["rivals"].keys()
+    assert record["recorded"] == {"spearman": 1.0, "test_spearman": -1.0}
+    assert 0 < record["subset"]["spearman"] <= 1
+    (all_of_them,) = protocol(files, budgets=[8], objectives=["aligned"])[1:]
+    assert all_of_them["subset"]["spearman"] == 1
+    assert all_of_them["process"] is None
+
+
 def test_the_table_has_a_row_per_number_of_trainings(files):
-    found = protocol(files, budgets=[4, 8], objectives=["both", "aligned"])
+    found = protocol(files, budgets=[5, 8], objectives=["landscape"], options=COMPANY)
     lines = graph_tables.trainings_table(found).splitlines()
-    assert len(lines) == 2 + 3
-    assert lines[2].startswith("| 4 |")
-    assert lines[3].startswith("| 8 |")
-    assert "(1 of 5 seeds)" in lines[3]
-    assert "one" in lines[4]
+    assert lines[0].count("|") == 6
+    starts = [line.split("|")[1].strip() for line in lines[2:]]
+    assert starts == ["5"] * 4 + ["8"] * 4 + [""] * (len(starts) - 8)
+    assert "**HCDC**" in lines[2]
+    assert "(1 of 5 seeds)" in lines[2]
+    assert any("`both`, recorded" in line and "1.000" in line for line in lines)
+    assert "not run" in graph_tables.trainings_table([])

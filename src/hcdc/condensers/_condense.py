@@ -54,11 +54,12 @@ def condense(
             Other methods make S_train themselves.
         val_method: What makes S_val, one of `VALIDATIONS`. ``"aligned"``: align hypergradients, as in the
             paper. ``"both"``: also use the values of the same full trainings as anchors (images: align, then
-            learn from probes). ``"same"``: apply the method of S_train to the validation examples.
-            ``"random"``: random validation examples. ``"real"``: up to 2,000 real validation examples
-            (graphs: the original validation set). Two ways use probes, candidates with known full-data
-            results: ``"probes"`` learns examples, ``"weighted"`` weights real ones. Defaults to the task's
-            choice for HCDC, otherwise to ``"same"``.
+            learn from probes). ``"landscape"``: a Gaussian process of far fewer full trainings and their
+            hypergradients says how S_val must order candidates (continuous spaces). ``"same"``: apply the
+            method of S_train to the validation examples. ``"random"``: random validation examples.
+            ``"real"``: up to 2,000 real validation examples (graphs: the original validation set).
+            Two ways use probes, candidates with known full-data results: ``"probes"`` learns examples,
+            ``"weighted"`` weights real ones. Defaults to the task's choice for HCDC, otherwise to ``"same"``.
         preset: Named settings of the method.
         options: Settings that differ from the preset. For HCDC, ``"train.NAME"`` is the setting NAME of the
             method that makes S_train.

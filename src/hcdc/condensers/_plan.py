@@ -243,7 +243,7 @@ def plan(
         train_method = check_s_train(s_train, task, train_size, train_method, method, options)
     if truth is not None:
         check_truth(truth, task)
-    train_method, val_method = _methods(task, method, train_method, val_method, truth is not None)
+    train_method, val_method = _methods(task, space, method, train_method, val_method, truth is not None)
     check_sizes(task, train_size, val_size)
     task.fit(space)
     reducer, way, preset = _makers(task, method, train_method, val_method, preset, dict(options))
@@ -286,14 +286,14 @@ def plan(
 
 
 def _methods(
-    task: Task, method: str, train_method: str | None, val_method: str | None, truth: bool
+    task: Task, space: Space, method: str, train_method: str | None, val_method: str | None, truth: bool
 ) -> tuple[str, str]:
     """The methods for S_train and S_val, as given or by default."""
     if method not in (*REDUCERS, "hcdc"):
         raise unknown_name("method", method, (*REDUCERS, "hcdc"))
     learned = method == "hcdc"
     train_method = train_method or (task.train_method if learned else method)
-    val_method = val_method or (task.val_method(truth) if learned else "same")
+    val_method = val_method or (task.val_method(truth, space) if learned else "same")
     if train_method not in REDUCERS:
         raise unknown_name("train_method", train_method, REDUCERS)
     if val_method not in VALIDATIONS:

@@ -24,7 +24,7 @@ from hcdc.search import search
 from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import GraphTask
 
-COPIES: dict[str, str | None] = {"random": "random", "gcond": "random", "hcdc": None}
+COPIES: dict[str, str | None] = {"random": "random", "gcond": "random", "hcdc": "both"}
 """Methods and what makes S_val: published GCond makes no validation set; HCDC learns its own."""
 PRESET = "demo"
 TRAIN_SIZE = 30

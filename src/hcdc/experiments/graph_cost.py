@@ -1,9 +1,14 @@
 """Protocol ``graphs-cost``: how well a copy ranks graph filters, against the full trainings it was made from.
 
-Each seed is condensed with several numbers of trainings on the original graph and several objectives:
-hypergradients (``aligned``), values (``values``) or both (``both``, the default). Candidates, their truth and
-two rivals come from records of ``filters-80``, so no candidate is trained on the full graph again. A kernel
-ridge regression sees the same trainings.
+Each seed is condensed with several numbers of trainings on the original graph and several objectives: a
+Gaussian process of losses and hypergradients that S_val follows (``landscape``), the same from losses alone
+(``landscape-values``), and alignment of hypergradients (``aligned``), values (``values``) or both (``both``).
+Candidates, their truth and some rivals come from records of ``filters-80``, so no candidate is trained on the
+full graph again. The Gaussian process and a kernel ridge regression see the same trainings; the real
+validation set has the same S_train.
+
+Copies that follow a landscape share their trainings: fewer are the first of more, as in single runs. The
+seconds told are those of a single run.
 
     python -m hcdc.experiments.graph_cost --dataset cora --size 35 --seeds 200,201 --judges 100,101 \\
         --known records/filters-80.jsonl --budgets 8,32 --objectives both --out FILE
@@ -11,6 +16,7 @@ ridge regression sees the same trainings.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import time
@@ -19,12 +25,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
-from hcdc.condensers import Plan, plan
+from hcdc.condensers import Company, Following, FollowsLandscape, Plan, Survey, plan
 from hcdc.core import records
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError
+from hcdc.core.landscape import fit_landscape
 from hcdc.core.ranks import spearman
 from hcdc.core.ridge import kernel_ridge
 from hcdc.core.seeds import numpy_stream
@@ -37,17 +45,24 @@ from hcdc.truth import ListedTruth
 
 PROTOCOL = "graphs-cost"
 OBJECTIVES: dict[str, dict[str, Any]] = {
+    "landscape": {"val_method": "landscape"},
+    "landscape-values": {"val_method": "landscape", "options": {"slopes": False}},
     "both": {"val_method": "both"},
     "values": {"val_method": "both", "options": {"anchors": 1e4}},  # hypergradients no longer count
     "aligned": {"val_method": "aligned"},
 }
-RIVALS = ("one-seed-full", "early-stopping")
+RIVALS = ("one-seed-full", "equal-cost", "early-stopping")
+"""Rivals taken from the record; ``equal-cost`` is one whole training with one seed there."""
+REAL = ("real-val", "real-val-loss")
 DEFAULT = 192
 """Trainings of the default settings: 80 trajectories of 2 points, and 32 lambdas that watch."""
 
 
-def budget(trainings: int) -> dict[str, Any]:
-    """Settings that spend this many trainings: a quarter, at least 2, watch; each other is a trajectory."""
+def budget(trainings: int, val_method: str = "both") -> dict[str, Any]:
+    """Settings that spend this many trainings. For alignment a quarter, at least 2, watch; each other is a
+    trajectory."""
+    if val_method == "landscape":
+        return {"trainings": trainings}
     if trainings == DEFAULT:
         return {}
     if trainings < 4:
@@ -87,23 +102,76 @@ def run(
         source = known_record(known, task.data.name, judge)
         made: dict[tuple[str, int], CondensedDataset] = {}
         spent: dict[tuple[str, int], float] = {}
+        memory = Memory()
         for objective in objectives:
-            for trainings in budgets:
+            for trainings in sorted(budgets, reverse=True):
                 key = objective, trainings
+                planned = _planned(task, size, seed, *key, options or {})
                 begun = time.process_time()
-                made[key] = made_copy(_planned(task, size, seed, *key, options or {}), copies, device)
-                spent[key] = time.process_time() - begun
+                if isinstance(planned.way, FollowsLandscape):
+                    made[key], spent[key] = memory.made(planned, device)
+                else:
+                    made[key] = made_copy(planned, copies, device)
+                    spent[key] = time.process_time() - begun
         for record in judged(task, made, source, judge, device):
             key = record["objective"], record["trainings"]
             told = {"cpu_seconds": spent[key], "making": made[key].record}
             records.append(out, {"protocol": PROTOCOL, **rounded({**record, **told})})
 
 
+class Memory:
+    """The trainings of one S_train, shared by copies that follow a landscape.
+
+    Attributes:
+        seconds: CPU seconds of each part: ``"survey"`` per training, ``"company"``.
+    """
+
+    def __init__(self) -> None:
+        self.known: Survey | None = None
+        self.companions: Company | None = None
+        self.seconds: dict[str, float] = {}
+
+    def made(self, planned: Plan, device: str) -> tuple[CondensedDataset, float]:
+        """The copy of a plan, and the CPU seconds that making it alone would take."""
+        way = planned.way
+        assert isinstance(way, FollowsLandscape)
+        memory = self
+
+        class Remembering(Following):
+            def survey(self, trainings: int) -> Survey:
+                if memory.known is None or len(memory.known.lam) < trainings:
+                    begun = time.process_time()
+                    memory.known = super().survey(trainings)
+                    memory.seconds["survey"] = (time.process_time() - begun) / trainings
+                return memory.known.first(trainings)
+
+            def company(self, count: int) -> Company:
+                if memory.companions is None:
+                    begun = time.process_time()
+                    memory.companions = super().company(count)
+                    memory.seconds["company"] = time.process_time() - begun
+                return memory.companions
+
+        class Remembered(FollowsLandscape):
+            form = Remembering
+
+        before, begun = dict(self.seconds), time.process_time()
+        small = dataclasses.replace(planned, way=Remembered(**way.settings())).run(
+            device=device, checkpoint=None
+        )
+        own = time.process_time() - begun
+        if self.seconds["survey"] != before.get("survey"):
+            own -= self.seconds["survey"] * len(self.known.lam if self.known else ())
+        if "company" not in before:
+            own -= self.seconds["company"]
+        return small, own + self.seconds["survey"] * way.trainings + self.seconds["company"]
+
+
 def _planned(
     task: GraphTask, size: int, seed: int, objective: str, trainings: int, options: Mapping[str, Any]
 ) -> Plan:
     given = dict(OBJECTIVES[objective])
-    own = {**budget(trainings), **given.pop("options", {}), **options}
+    own = {**budget(trainings, given["val_method"]), **given.pop("options", {}), **options}
     return plan(task, PolynomialFilter(), method="hcdc", train_size=size, seed=seed, options=own, **given)
 
 
@@ -143,11 +211,12 @@ def judged(
     configs = space.sample(source["candidates"], numpy_stream(judge, "judge"))
     first, *others = made
     found = evaluate(
-        made[first], candidates=configs, seed=judge, task=task, device=device, rivals=False,
+        made[first], candidates=configs, seed=judge, task=task, device=device, rivals=REAL,
         truth=RecordedTruth(configs, source),
         beside={json.dumps(key): made[key] for key in others},
     )  # fmt: skip
     ranked = {first: found, **dict(zip(others, found.rivals))}
+    real = {rival.name: rival for rival in found.rivals if rival.name in REAL}
     fresh = np.stack([space.encode(config).double().numpy() for config in configs])
     recorded = {r["name"]: r for r in source["rivals"] if r["name"] in RIVALS}
     told: list[dict[str, Any]] = []
@@ -155,6 +224,7 @@ def judged(
         probes = made[objective, trainings].meta["probes"]
         at, scores = np.asarray(probes["lam"], np.float64), stats.rankdata(probes["score"])
         predicted = kernel_ridge(at, scores, fresh) if trainings > 4 else np.zeros(len(fresh))
+        expected = _expected(probes, fresh, slopes=objective != "landscape-values")
         told.append(
             {
                 "dataset": found.dataset, "train_size": found.train_size, "val_size": found.val_size,
@@ -163,13 +233,19 @@ def judged(
                 "spearman": result.spearman, "test_spearman": result.test_spearman,
                 "regret": result.regret, "proxy": list(result.proxy),
                 "proxy_seconds": found.proxy_seconds,
-                "ridge": {
-                    "spearman": spearman(np.asarray(source["truth"]), predicted),
-                    "test_spearman": spearman(np.asarray(source["test"]), predicted),
-                },
+                "ridge": _agreement(source, predicted),
+                "process": None if expected is None else _agreement(source, -expected),
+                "subset": _subset(source, trainings, judge),
+                "recorded": _agreement(source, np.asarray(source["proxy"], np.float64)),
                 "rivals": {
-                    name: {key: r[key] for key in ("description", "spearman", "test_spearman")}
+                    name: {key: r.get(key) for key in ("description", "spearman", "test_spearman")}
                     for name, r in recorded.items()
+                }
+                | {
+                    name: {
+                        "description": r.description, "spearman": r.spearman, "test_spearman": r.test_spearman
+                    }
+                    for name, r in real.items()
                 },
                 "environment": found.environment,
             }
@@ -181,13 +257,41 @@ def judged(
     return told
 
 
+def _agreement(source: Mapping[str, Any], scores: NDArray[np.float64]) -> dict[str, float]:
+    """Spearman's correlation with both truths of a record."""
+    return {
+        "spearman": spearman(np.asarray(source["truth"]), scores),
+        "test_spearman": spearman(np.asarray(source["test"]), scores),
+    }
+
+
+def _expected(
+    probes: Mapping[str, Any], fresh: NDArray[np.float64], slopes: bool
+) -> NDArray[np.float64] | None:
+    """What the Gaussian process expects, without a copy; None if the copy did not use one."""
+    if "gradient" not in probes:
+        return None
+    lam, loss, gradient, score = (np.asarray(probes[key]) for key in ("lam", "loss", "gradient", "score"))
+    found = fit_landscape(lam, loss, gradient if slopes else None, score, even=PolynomialFilter().even)
+    return found.predict(fresh)[0]
+
+
+def _subset(source: Mapping[str, Any], trainings: int, judge: int) -> dict[str, float]:
+    """A rival: as many of the candidates with their very truth, all others tied in the middle."""
+    truth = np.asarray(source["truth"], np.float64)
+    chosen = numpy_stream(judge, "subset").permutation(len(truth))[:trainings]
+    scores = np.full(len(truth), np.median(truth[chosen]))
+    scores[chosen] = truth[chosen]
+    return _agreement(source, scores)
+
+
 def main() -> None:
     parser = protocol_parser(__doc__, "cora", "200")
     parser.add_argument("--size", type=int, required=True)
     parser.add_argument("--judges", default="100", help="one seed of filters-80 for each of --seeds")
     parser.add_argument("--known", required=True, help="records of filters-80")
     parser.add_argument("--budgets", default="32")
-    parser.add_argument("--objectives", default="both")
+    parser.add_argument("--objectives", default="landscape")
     parser.add_argument("--copies", help="folder of stored copies, which are reused")
     given = parser.parse_args()
     run(

@@ -20,7 +20,7 @@ PAPER = {
 COLUMNS = list(PAPER)
 
 COPIES = {
-    "hcdc": "**HCDC** (aligned and anchored, the default)",
+    "hcdc": "**HCDC**, `both` (aligned and anchored, 192 trainings)",
     "hcdc-aligned": "HCDC, hypergradients alone",
     "random": "random",
     "reach": "random, joined by reach",
@@ -257,37 +257,63 @@ def others_table(found: Sequence[Record]) -> str:
 
 
 OBJECTIVES = {
-    "both": "**HCDC**, hypergradients and values",
-    "values": "HCDC, values alone",
-    "aligned": "HCDC, hypergradients alone",
-    "ridge": "kernel ridge on the same trainings",
+    "landscape": "**HCDC**, `landscape`: S_val follows a Gaussian process",
+    "process": "rival: that Gaussian process, no copy",
+    "landscape-values": "HCDC, a Gaussian process without hypergradients",
+    "process-values": "rival: that Gaussian process, no copy",
+    "both": "HCDC, `both`: hypergradients aligned, values as anchors",
+    "values": "HCDC, values alone as anchors",
+    "aligned": "HCDC, hypergradients alone aligned",
+    "ridge": "rival: kernel ridge on the same trainings",
+    "subset": "rival: so many of the candidates trained instead, the others tied",
 }
+TRUTHS = {"spearman": "validation", "test_spearman": "test"}
+Found = dict[tuple[Key, str], dict[int, float]]
 
 
 def trainings_table(found: Sequence[Record]) -> str:
     """Spearman's correlation of protocol ``graphs-cost``, per number of trainings on the original graph."""
-    table: dict[tuple[int, str], dict[Key, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    rivals: dict[str, dict[Key, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    table: dict[tuple[int, str], Found] = defaultdict(lambda: defaultdict(dict))
+    rivals: dict[str, Found] = defaultdict(lambda: defaultdict(dict))
     for r in found:
-        for name, entry in ((r["objective"], r), ("ridge", r["ridge"])):
-            value = entry["spearman"]
-            table[r["trainings"], name][key(r)][r["seed"]] = math.nan if value is None else value
-        for rival in r["rivals"].values():
-            words = str(rival["description"]).partition(":")[0]
-            rivals[words][key(r)][r["seed"]] = rival["spearman"]
+        for name, entry in _ranked(r):
+            for figure in TRUTHS:
+                _put(table[r["trainings"], name][key(r), figure], r["seed"], entry.get(figure))
+        _put(table[r["trainings"], r["objective"]][key(r), "cpu_seconds"], r["seed"], r["cpu_seconds"])
+        for figure in TRUTHS:
+            _put(rivals["192 trainings: `both`, recorded"][key(r), figure], r["seed"], r["recorded"][figure])
+            for rival in r["rivals"].values():
+                words = str(rival["description"]).partition(":")[0]
+                _put(rivals[f"rival: {words}"][key(r), figure], r["seed"], rival[figure])
     columns = sorted(
         dict.fromkeys(key(r) for r in found), key=lambda c: COLUMNS.index(c) if c in PAPER else 99
     )
-    shown = [name for name in OBJECTIVES if any(name == objective for _, objective in table)]
-    rows = [
-        [
-            f"{trainings:,}",
-            *(cell(list(table[trainings, name][c].values())) for c in columns for name in shown),
-        ]
-        for trainings in sorted({trainings for trainings, _ in table})
-    ]
-    for words, by_column in rivals.items():
-        cells = [[cell(list(by_column[c].values())), *[""] * (len(shown) - 1)] for c in columns]
-        rows.append([f"rival: {words}", *(text for some in cells for text in some)])
-    names = [f"{column}: {OBJECTIVES[name]}" for column in head(columns) for name in shown]
-    return table_text(["trainings on the original graph", *names], rows or [["not run"]])
+    order = sorted(table, key=lambda row: (row[0], list(OBJECTIVES).index(row[1])))
+    rows = [[f"{n:,}", OBJECTIVES[name], *_cells(table[n, name], columns)] for n, name in order]
+    rows += [["", words, *_cells(by_column, columns)] for words, by_column in rivals.items()]
+    names = [f"{graph}, {words}" for graph in head(columns) for words in (*TRUTHS.values(), "CPU s")]
+    return table_text(["trainings", "ranked by", *names], rows or [["not run"]])
+
+
+def _ranked(record: Record) -> list[tuple[str, Record]]:
+    """The rankings that used the trainings of a record, by their key in `OBJECTIVES`."""
+    objective = str(record["objective"])
+    process = "process-values" if objective == "landscape-values" else "process"
+    some = {objective: record, process: record["process"], "ridge": record["ridge"]}
+    some["subset"] = record["subset"]
+    return [(name, entry) for name, entry in some.items() if entry is not None]
+
+
+def _put(place: dict[int, float], seed: int, value: float | None) -> None:
+    if value is not None and not math.isnan(value):
+        place[seed] = value
+
+
+def _cells(by_column: Found, columns: Sequence[Key]) -> list[str]:
+    cells = []
+    for c in columns:
+        figures = [list(by_column[c, figure].values()) for figure in TRUTHS]
+        cells += [cell(values) if values else "" for values in figures]
+        seconds = list(by_column[c, "cpu_seconds"].values())
+        cells.append(f"{sum(seconds) / len(seconds):.0f}" if seconds else "")
+    return cells

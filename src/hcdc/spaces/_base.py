@@ -40,6 +40,11 @@ class Space(ABC):
     def dimension(self) -> int:
         """H, the number of relaxed hyperparameters."""
 
+    @property
+    def even(self) -> bool:
+        """Whether lambda and -lambda give the same results, up to the random initialisation."""
+        return False
+
     @abstractmethod
     def dimensions(self) -> tuple[Dimension, ...]:
         """The hyperparameters, one per key of a configuration."""

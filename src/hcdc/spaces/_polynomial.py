@@ -54,6 +54,11 @@ class PolynomialFilter(Space):
     def dimension(self) -> int:
         return self.filters * (2 if self.basis == "figure" else self.order + 1)
 
+    @property
+    def even(self) -> bool:
+        """With -lambda all filters change sign; networks with opposite weights, equally likely, undo it."""
+        return self.basis != "figure"
+
     def _names(self) -> list[str]:
         return [f"lambda_{k}" for k in range(self.dimension)]
 

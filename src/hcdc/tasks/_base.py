@@ -331,8 +331,8 @@ class Task(ABC):
         """Why examples cannot be learned by gradients, and what to choose instead; empty if they can."""
         return ""
 
-    def val_method(self, truth: bool) -> str:
-        """HCDC's default way to make S_val, with or without a table of full-data results."""
+    def val_method(self, truth: bool, space: Space) -> str:
+        """HCDC's default way to make S_val for a space, with or without a table of full-data results."""
         return "both"
 
     def rival_sets(self, size: int, seed: int) -> dict[str, tuple[Any, str]]:

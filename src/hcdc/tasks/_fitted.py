@@ -17,6 +17,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.recipe import Recipe
 from hcdc.datasets import Rows, TableData
 from hcdc.networks import Params
+from hcdc.spaces import Space
 from hcdc.tasks._base import Task
 from hcdc.tasks._registry import register_task
 
@@ -78,7 +79,7 @@ class FittedTask(Task):
             "'random', 'same' or 'real'"
         )
 
-    def val_method(self, truth: bool) -> str:
+    def val_method(self, truth: bool, space: Space) -> str:
         return "weighted"
 
     def score(self, outputs: Tensor, data: Rows) -> Tensor:

@@ -119,6 +119,11 @@ class GraphTask(Task):
     def by_recipe(self, recipe: Recipe, train: Nodes | None = None) -> GraphTask:
         return dataclasses.replace(self, weight_decay=recipe.weight_decay)
 
+    def val_method(self, truth: bool, space: Space) -> str:
+        """Few full trainings suffice if hypergradients exist in every dimension of a continuous space."""
+        seen = all(each.visibility == "alignment" for each in space.dimensions())
+        return "landscape" if seen and space.candidates() is None else "both"
+
     def pool(self, size: int, seed: int) -> Nodes:
         """All of T_val, since a validation node needs the whole graph anyway."""
         return self.val

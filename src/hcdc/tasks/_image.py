@@ -298,7 +298,7 @@ class ImageTask(Task):
             "val", torch.randperm(len(self.val), generator=stream(seed, "pool"))[:size].sort().values
         )
 
-    def val_method(self, truth: bool) -> str:
+    def val_method(self, truth: bool, space: Space) -> str:
         """With a table of full-data results, weights fitted to 20 of them; otherwise real images by loss.
 
         Aligning hypergradients alone ranks cells worse than the initial images (docs/results.md).

@@ -11,6 +11,7 @@ from hcdc.condensers.validation._base import (
     validation_presets,
 )
 from hcdc.condensers.validation._examples import Slopes, learn_examples
+from hcdc.condensers.validation._following import Company, Following, Survey, misorder
 from hcdc.condensers.validation._probing import (
     Companions,
     companion_configs,
@@ -21,10 +22,11 @@ from hcdc.condensers.validation._probing import (
     probe_configs,
     rank_targets,
 )
-from hcdc.condensers.validation._settings import Alignment, Probing
+from hcdc.condensers.validation._settings import Alignment, Learning, Probing
 from hcdc.condensers.validation._weights import weigh_examples
 from hcdc.condensers.validation.aligned import Aligned
 from hcdc.condensers.validation.both import Anchored, Both
+from hcdc.condensers.validation.landscape import FollowsLandscape
 from hcdc.condensers.validation.probes import Probes
 from hcdc.condensers.validation.random import Random
 from hcdc.condensers.validation.real import Real
@@ -38,6 +40,10 @@ __all__ = [
     "Anchored",
     "Both",
     "Companions",
+    "Company",
+    "Following",
+    "FollowsLandscape",
+    "Learning",
     "Made",
     "Probes",
     "Probing",
@@ -45,6 +51,7 @@ __all__ = [
     "Real",
     "Same",
     "Slopes",
+    "Survey",
     "Validation",
     "Weighted",
     "Work",
@@ -56,6 +63,7 @@ __all__ = [
     "make_companions",
     "make_validation",
     "mean_loss",
+    "misorder",
     "probe_configs",
     "rank_targets",
     "register_validation",

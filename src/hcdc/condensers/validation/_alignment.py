@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from hcdc.condensers.validation._batched import Batched
-from hcdc.condensers.validation._points import Learned
+from hcdc.condensers.validation._run import Learned
 from hcdc.condensers.validation._sequential import Sequential
-from hcdc.condensers.validation._settings import Alignment
+from hcdc.condensers.validation._settings import Alignment, Learning
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.progress import Progress
 from hcdc.core.recipe import Recipe
@@ -40,14 +40,22 @@ def learn_validation(
         config: Settings.
         full, small: How candidates are trained on the original data and on S_train.
     """
-    config.check_for(task, space)
-    bound = config.bind(task.for_learning(config.structure, config.adjacency), space)
-    s_val = bound.sample("val", val_size, seed, balanced=config.labels == "balanced")
+    bound, s_val = prepared(task, space, s_train, val_size, seed, config)
     if config.val_batch:
         bound.subset(s_val, torch.zeros(1, dtype=torch.long, device=device))  # unsupported tasks fail now
-    for data in (s_train, s_val) if config.samples else (bound.train, bound.val, s_train, s_val):
-        bound.prepare(data)
     form = Sequential if config.schedule == "sequential" else Batched
     return form(
         bound, space, s_train, s_val, seed, config, full, small, torch.device(device), progress, checkpoint
     ).learn()
+
+
+def prepared(
+    task: Task, space: Space, s_train: Any, val_size: int, seed: int, config: Learning
+) -> tuple[Task, Any]:
+    """The task with the relaxed network, and the examples that S_val starts from; all data is prepared."""
+    config.check_for(task, space)
+    bound = config.bind(task.for_learning(config.structure, config.adjacency), space)
+    s_val = bound.sample("val", val_size, seed, balanced=config.labels == "balanced")
+    for data in (s_train, s_val) if config.samples else (bound.train, bound.val, s_train, s_val):
+        bound.prepare(data)
+    return bound, s_val

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hcdc.condensers.validation._points import Learned, Points, Run, flat
+from hcdc.condensers.validation._points import AlignedRun, Points
+from hcdc.condensers.validation._run import Learned, flat
 from hcdc.core.seeds import stream
 from hcdc.hypergrad import Trajectories, anchored_gradient, anchored_loss, values_and_hypergradients
 from hcdc.networks import Params
@@ -16,7 +17,7 @@ from hcdc.networks import Params
 log = logging.getLogger("hcdc")
 
 
-class Batched(Run):
+class Batched(AlignedRun):
     """Aligns at many points at once."""
 
     def learn(self) -> Learned:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from hcdc.condensers.validation._points import Learned, Run, flat
+from hcdc.condensers.validation._points import AlignedRun
+from hcdc.condensers.validation._run import Learned, flat
 from hcdc.hypergrad import alignment_gradient, batched_hypergradient
 from hcdc.training import adam_step, init_many
 
 
-class Sequential(Run):
+class Sequential(AlignedRun):
     """Algorithm 1: updates S_val and lambda while theta trains."""
 
     def learn(self) -> Learned:

@@ -19,7 +19,7 @@ from hcdc.condensers.validation._base import (
     register_validation,
 )
 from hcdc.condensers.validation._expected import alignment_cost
-from hcdc.condensers.validation._points import Learned
+from hcdc.condensers.validation._run import Learned
 from hcdc.condensers.validation._settings import Alignment
 from hcdc.core.errors import InputError
 from hcdc.core.settings import setting

@@ -12,9 +12,9 @@ from hcdc.experiments.reproductions._frame import Record, Unit, Work
 from hcdc.tasks import GraphTask
 
 METHODS: dict[str, dict[str, Any]] = {
-    "hcdc": {"method": "hcdc"},
+    "hcdc": {"method": "hcdc", "val_method": "both"},
     "hcdc-aligned": {"method": "hcdc", "val_method": "aligned"},
-    "hcdc-gcond": {"method": "hcdc", "train_method": "gcond"},
+    "hcdc-gcond": {"method": "hcdc", "train_method": "gcond", "val_method": "both"},
     "hcdc-weighted": {"method": "hcdc", "val_method": "weighted"},
     "random": {"method": "random"},
     "reach": {"method": "reach"},
