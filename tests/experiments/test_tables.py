@@ -59,7 +59,7 @@ def test_agreement_is_a_mean_with_half_its_interval():
     ]  # fmt: skip
     assert body(table) == {
         "the paper's HCDC": ["0.80", "0.85", "0.90", "0.79", "0.83", "0.89"],
-        "**HCDC** (aligned and anchored, the default)": [
+        "**HCDC**, `both` (aligned and anchored, 192 trainings)": [
             "0.700 ± 0.151", "0.700 ± 0.631 (2 of 5 seeds)", "not run", "not run", "not run",
             "0.250 (1 of 5 seeds)",
         ],

@@ -172,7 +172,7 @@ class Ablations(Reproduction):
         return plan(
             variant.task(task.data), PolynomialFilter(width=self.width), "hcdc", train_size=unit["size"],
             seed=unit["seed"], options={**self.options, **variant.options}, recipe=self.recipe,
-            full_recipe=self.full_recipe, **variant.planned,
+            full_recipe=self.full_recipe, **{"val_method": "both", **variant.planned},
         )  # fmt: skip
 
     def check(self, unit: Unit, work: Work) -> None:
