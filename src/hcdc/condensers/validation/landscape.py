@@ -45,7 +45,7 @@ class FollowsLandscape(Learning, Validation):
     fixed = frozenset({"relaxation", "tau"})
     form: ClassVar[type[Following]] = Following
 
-    trainings: int = setting(32, least=4)
+    trainings: int = setting(64, least=4)
     companions: int = setting(256, least=8)
     slopes: bool = True
     steps: int = setting(120, least=1)
