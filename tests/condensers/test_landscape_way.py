@@ -145,3 +145,12 @@ def test_finite_spaces_are_refused():
 def test_filters_are_even_unless_the_identity_is_fixed():
     assert PolynomialFilter().even
     assert not PolynomialFilter(basis="figure").even
+
+
+def test_presets_keep_the_way_they_describe():
+    task = tiny_task()
+    assert plan(task, SPACE, train_size=6, val_size=9).way.name == "landscape"
+    paper = plan(task, SPACE, train_size=6, val_size=9, preset="paper")
+    assert (paper.way.name, paper.way.schedule, paper.way.anchors) == ("both", "sequential", 0)
+    with pytest.raises(InputError, match="preset 'paper' does not describe val_method 'landscape'"):
+        plan(task, SPACE, train_size=6, val_size=9, preset="paper", val_method="landscape")

@@ -253,6 +253,15 @@ def test_costs_follow_the_features_and_the_candidate():
     assert np.abs(ladder.prices.logs(features) - costs).max() < 0.3
 
 
+def test_failed_candidates_are_not_cheap():
+    ladder = Ladder(Square(grid=6, fails=lambda config: config["x"] > 0.5), 5000.0)
+    every = ladder.board.add(Square(grid=6).candidates())
+    seconds = iter([0.02 if config["x"] > 0.5 else 1.0 for config in ladder.board.configs])
+    ladder.paid[0].run = functools.partial(priced, ladder.paid[0].run, seconds)
+    ladder.evaluate(ladder.paid[0], every)
+    assert not ladder.prices.logs(ladder.board.features()).any()
+
+
 def test_candidates_that_cost_about_the_same_are_not_told_apart():
     ladder = Ladder(Square(grid=5), 5000.0)
     every = ladder.board.add(Square(grid=5).candidates())

@@ -243,7 +243,13 @@ def plan(
         train_method = check_s_train(s_train, task, train_size, train_method, method, options)
     if truth is not None:
         check_truth(truth, task)
-    train_method, val_method = _methods(task, space, method, train_method, val_method, truth is not None)
+    if val_method is None and method == "hcdc":
+        val_method = _usual_way(task, space, truth is not None, preset)
+    train_method, val_method = _methods(task, method, train_method, val_method)
+    if preset not in (None, "default") and VALIDATIONS[val_method].otherwise:
+        raise InputError(
+            f"preset '{preset}' does not describe val_method '{val_method}'; leave one of them out"
+        )
     check_sizes(task, train_size, val_size)
     task.fit(space)
     reducer, way, preset = _makers(task, method, train_method, val_method, preset, dict(options))
@@ -285,15 +291,19 @@ def plan(
     return made
 
 
-def _methods(
-    task: Task, space: Space, method: str, train_method: str | None, val_method: str | None, truth: bool
-) -> tuple[str, str]:
+def _usual_way(task: Task, space: Space, truth: bool, preset: str | None) -> str:
+    """The task's way to make S_val, or the one that a named preset describes."""
+    usual = task.val_method(truth, space)
+    return usual if preset in (None, "default") else VALIDATIONS[usual].otherwise or usual
+
+
+def _methods(task: Task, method: str, train_method: str | None, val_method: str | None) -> tuple[str, str]:
     """The methods for S_train and S_val, as given or by default."""
     if method not in (*REDUCERS, "hcdc"):
         raise unknown_name("method", method, (*REDUCERS, "hcdc"))
     learned = method == "hcdc"
     train_method = train_method or (task.train_method if learned else method)
-    val_method = val_method or (task.val_method(truth, space) if learned else "same")
+    val_method = val_method or "same"
     if train_method not in REDUCERS:
         raise unknown_name("train_method", train_method, REDUCERS)
     if val_method not in VALIDATIONS:

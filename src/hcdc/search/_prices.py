@@ -63,7 +63,8 @@ class Prices:
         """Logarithms of what candidates cost beside each other ``[n]``; zeros where all cost about the same.
 
         The logarithm of seconds is the level of a rung, slopes on the features (ridge), and what a candidate
-        took beyond that on any rung, shrunk. The first on a rung is left out: it is slow.
+        took beyond that on any rung, shrunk. The first on a rung is left out: it is slow. So are failed and
+        pruned candidates: they seem cheap.
 
         Args:
             features: Standardised features of all candidates ``[n, f]``.
@@ -72,7 +73,7 @@ class Prices:
             (place, index, math.log(seconds))
             for place, rung in enumerate(self.paid)
             for index, seconds in list(self._seconds(rung).items())[1:]
-            if seconds > 0
+            if seconds > 0 and self.board.outcomes[rung.name][index].complete
         ]
         rungs, index, target = np.array(seen).reshape(-1, 3).T
         place, levels = index.astype(int), (rungs[:, None] == np.arange(len(self.paid))).astype(np.float64)

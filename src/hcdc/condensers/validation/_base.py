@@ -86,8 +86,10 @@ class Validation(Settings, ABC):
             candidates on the copy by loss.
         reduces: The method that makes S_train also makes S_val.
         fixed: Fields that cannot be set; the file states them for completeness.
+        otherwise: The way that named presets describe, if they do not describe this one.
     """
 
+    otherwise: ClassVar[str] = ""
     learned: ClassVar[bool] = True
     reduces: ClassVar[bool] = False
     fixed: ClassVar[frozenset[str]] = frozenset()

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 @register_validation
 @dataclass(frozen=True)
 class FollowsLandscape(Learning, Validation):
-    """Learns S_val so that its losses order many lambdas as few full trainings and their hypergradients let
-    expect (`hcdc.core.landscape`). S_val starts from random real examples.
+    """Learns S_val so that its losses order many lambdas as a Gaussian process expects, which knows few full
+    trainings and their hypergradients (`hcdc.core.landscape`). S_val starts from random real examples.
 
     Attributes:
         trainings: Lambdas trained on the original data, with their hypergradients.
@@ -41,7 +41,7 @@ class FollowsLandscape(Learning, Validation):
         slopes: Use the hypergradients; otherwise only values.
     """
 
-    name = "landscape"
+    name, otherwise = "landscape", "both"
     fixed = frozenset({"relaxation", "tau"})
     form: ClassVar[type[Following]] = Following
 

@@ -9,7 +9,8 @@ runs. The paper leaves these choices to future work and prints no number.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -62,7 +63,14 @@ def no_response() -> Solver:
     return solve
 
 
-SOLVERS.setdefault("no-response", no_response)
+@contextmanager
+def direct_only() -> Iterator[None]:
+    """Give `no_response` a name while a variant runs: other users of `SOLVERS` should not see it."""
+    SOLVERS["no-response"] = no_response
+    try:
+        yield
+    finally:
+        del SOLVERS["no-response"]
 
 
 @dataclass(frozen=True)
@@ -176,11 +184,13 @@ class Ablations(Reproduction):
         )  # fmt: skip
 
     def check(self, unit: Unit, work: Work) -> None:
-        self.planned(unit, work)
+        with direct_only():
+            self.planned(unit, work)
 
     def run(self, unit: Unit, work: Work) -> list[Record]:
         # plans do not say how derivatives are taken, so copies are not kept
-        small = self.planned(unit, work).run(device=work.device, checkpoint=None, progress=work.progress)
+        with direct_only():
+            small = self.planned(unit, work).run(device=work.device, checkpoint=None, progress=work.progress)
         rivals = list(RIVALS) if unit["variant"] == "base" else False
         found = evaluate(
             small, candidates=self.candidates, seed=unit["seed"], task=graph_task(unit, work),
