@@ -34,6 +34,8 @@ def test_while_modules_load(module):
         """
         import os, signal, sys
 
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
+
         class Interrupt:
             def find_spec(self, name, path=None, target=None):
                 if name == sys.argv[1]:

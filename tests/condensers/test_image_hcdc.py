@@ -586,7 +586,7 @@ def test_both_is_alignment_first_then_probes_from_there(task, monkeypatch):
         trained.append(train)
         return [config_hash(config) for config in configs]
 
-    def beside(bound, networks, expected, seed, config):
+    def beside(bound, networks, expected, seed, config, metric):
         told.append(expected)
         return Companions(networks, [0.1] * len(networks))
 

@@ -221,6 +221,8 @@ def listing_table(found: Sequence[Record]) -> str:
     rows = []
     for name, kind in sorted(REPRODUCTIONS.items()):
         mine = [r for r in found if r.get("protocol") == kind.protocol]
+        if sum(other.protocol == kind.protocol for other in REPRODUCTIONS.values()) > 1:
+            mine = [r for r in mine if r.get("space", {}).get("name") == name]
         seeds = {r["seed"] for r in mine if r.get("seed") is not None}
         told = f"{len(mine)}" + (f", {len(seeds)} seed{'s' if len(seeds) > 1 else ''}" if seeds else "")
         rows.append([
