@@ -1,5 +1,6 @@
 """The condensed data set and its file."""
 
+import dataclasses
 import hashlib
 import json
 import subprocess
@@ -14,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load, save, save_file
+from scipy import sparse
 
 from hcdc.core.errors import InputError
 from hcdc.core.sparse import SparseMatrix
-from hcdc.datasets import CondensedDataset, Graph, Images, Nodes, Rows, data, record_path
+from hcdc.datasets import CondensedDataset, Graph, Images, Nodes, Rows, _graph, data, record_path
 
 CLASSES = 3
 META = {
@@ -32,6 +34,10 @@ META = {
     "seed": 0,
     "candidates": ["ab12", "cd34"],
 }
+
+
+def sparse_matrix(dense, symmetric=False):
+    return SparseMatrix.from_scipy(sparse.csr_matrix(dense.numpy()), symmetric=symmetric)
 
 
 def nodes(count=6, features=4, seed=0, adjacency=True, weight=False, labelled=None, dtype=torch.float32):
@@ -216,15 +222,57 @@ def test_equal_content_gives_equal_bytes_in_any_process_and_order():
 
 
 def test_views_gradients_and_sparse_matrices_are_stored_as_plain_tensors():
-    from scipy import sparse
-
     base = nodes(6, 4)
-    adjacency = SparseMatrix.from_scipy(sparse.csr_matrix(base.graph.adj.numpy()), symmetric=True)
+    adjacency = sparse_matrix(base.graph.adj, symmetric=True)
     odd = Nodes(Graph(base.graph.x.T.contiguous().T.requires_grad_(), adjacency), base.y)
     same(CondensedDataset(odd, None, META), CondensedDataset(base, None, META))
     shared = torch.arange(CLASSES * 2) % CLASSES
     twice = CondensedDataset(Rows(torch.ones(6, 2), shared), Rows(torch.ones(6, 2), shared), META)
     same(twice, CondensedDataset.from_bytes(twice.to_bytes()))
+
+
+def test_sparse_matrices_of_a_file_are_dense_in_other_forms(monkeypatch):
+    monkeypatch.setattr(_graph, "SPARSE_FROM", 1)
+    base = nodes(6, 4, labelled=4, weight=True)
+    graph = Graph(sparse_matrix(base.graph.x), sparse_matrix(base.graph.adj, symmetric=True))
+    made = CondensedDataset(dataclasses.replace(base, graph=graph), None, META)
+    assert {"train/x.values", "train/adj.places"} <= set(made.tensors())
+    for found in (made, CondensedDataset.from_bytes(made.to_bytes())):
+        tensors, arrays = found.to_torch()["train"], found.to_numpy()["train"]
+        assert set(tensors) == set(arrays) == {"x", "y", "adj", "index", "weight"}
+        assert torch.equal(tensors["x"], base.graph.x)
+        assert torch.equal(tensors["adj"], base.graph.adj)
+        assert np.array_equal(arrays["x"], base.graph.x.numpy())
+
+
+class Elsewhere(torch.Tensor):
+    """A tensor that says it is on another device, from which numpy cannot read."""
+
+    device = torch.device("meta")
+
+    def numpy(self):
+        raise TypeError("copy the tensor to host memory first")
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
+
+
+def test_sparse_matrices_are_read_on_their_device(monkeypatch):
+    monkeypatch.setattr(_graph, "SPARSE_FROM", 1)
+    base = nodes(6, 4)
+    made = Nodes(Graph(sparse_matrix(base.graph.x), None), base.y)
+    moved = {name: tensor.as_subclass(Elsewhere) for name, tensor in made.tensors().items()}
+    assert Nodes.from_tensors(moved).graph.device.type == "meta"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_a_sparse_graph_on_cuda_is_rebuilt_there(monkeypatch):
+    monkeypatch.setattr(_graph, "SPARSE_FROM", 1)
+    base = nodes(6, 4)
+    made = Nodes(Graph(sparse_matrix(base.graph.x), base.graph.adj), base.y).to("cuda")
+    again = Nodes.from_tensors(made.tensors())
+    assert again.graph.device.type == "cuda"
+    assert torch.equal(again.graph.x.to_dense().cpu(), base.graph.x)
 
 
 def test_other_forms():

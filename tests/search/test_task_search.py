@@ -1,5 +1,6 @@
 """`hcdc.search` on a task and a space, on a table of results, and on one copy alone."""
 
+import sys
 from types import MappingProxyType
 
 import numpy as np
@@ -10,6 +11,7 @@ from hcdc import InputError
 from hcdc.core.seeds import numpy_stream
 from hcdc.search import LineStore, Outcome, Rung, Store, TaskProblem
 from hcdc.search._task_problem import CHEAP, TrainedRung
+from hcdc.spaces import NASBenchGraph
 from hcdc.truth import Truth
 from recipes import change_recipes
 from search_prices import priced
@@ -148,6 +150,25 @@ def test_a_table_gives_its_short_and_full_trainings(task):
     assert found.score > 0.97
     assert found.parts == {"test": found.score}
     assert 2000 < found.seconds <= 3300
+
+
+class Widest(Listed):
+    """Best where most operations are GIN layers."""
+
+    def score(self, config, part="val", fidelity=None):
+        return list(config.values()).count("gin") / 10 - (0.1 if fidelity else 0.0)
+
+
+def test_a_table_of_graph_networks_is_searched_without_pyg(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch_geometric", None)
+    task = hcdc.GraphTask(hcdc.data("embedded"))
+    problem = TaskProblem(task, NASBenchGraph(), rungs=["short:12"], truth=Widest())
+    few = problem.space.candidates()[:5]
+    assert problem.hint(few) is not None
+    np.testing.assert_array_equal(problem.features(few)[:, -1], problem.hint(few))
+    found = hcdc.search(task, NASBenchGraph(), budget=300, truth=Widest())
+    assert found.full_trainings > 0
+    assert found.score == Widest().score(found.best)
 
 
 def told(found):

@@ -7,7 +7,7 @@ import torch
 
 from hcdc.datasets import Graph
 from hcdc.spaces import NASBenchGraph
-from hcdc.spaces._nasbench_graph import _by_computation, computation
+from hcdc.spaces._nasbench_graph import LAYERS, _by_computation, computation
 from hcdc.testing import SpaceConformance
 
 
@@ -63,6 +63,20 @@ def test_candidates_are_those_of_the_table():
     space, arch = NASBenchGraph(), np.load(table_path())["arch"]
     codes = {int("".join(map(str, space.to_numbers(c)))) for c in space.candidates()}
     assert codes == set(arch.tolist())
+
+
+def test_parameters_are_counted_without_building_the_network(monkeypatch):
+    pytest.importorskip("torch_geometric")
+    space = NASBenchGraph()
+    configs = [
+        space.from_numbers([wiring, *rest])
+        for wiring in range(9)
+        for rest in np.random.default_rng(wiring).integers(9, size=(4, 4))
+    ]
+    assert {config[node] for config in configs for node in ("op1", "op2", "op3", "op4")} == set(LAYERS)
+    wanted = [space.network(13, 7, config).parameter_count() for config in configs]
+    monkeypatch.setattr(NASBenchGraph, "network", None)  # a call would fail
+    assert [space.parameter_count(config, 13, 7) for config in configs] == wanted
 
 
 def test_a_network_follows_its_wiring():

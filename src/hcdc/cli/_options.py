@@ -58,9 +58,7 @@ ValSize = Annotated[MaybeInt, Option(help=_VAL_SIZE)]
 ValPerClass = Annotated[MaybeInt, Option("--val-images-per-class", help="Images: --val-size per class.")]
 _TRAIN_METHOD = "How hcdc makes S_train. Default: reach for graphs, random otherwise."
 TrainMethod = Annotated[MaybeText, Option(help=_TRAIN_METHOD)]
-_VAL_METHOD = (
-    "How to make S_val: aligned, both, landscape, probes, weighted (not for graphs), same, random or real."
-)
+_VAL_METHOD = "How to make S_val: aligned, both, landscape, probes, weighted, same, random or real."
 ValMethod = Annotated[MaybeText, Option(help=_VAL_METHOD)]
 _PROBES = "Candidates with full-data results for hcdc to learn from; short for --set probes=N."
 Probes = Annotated[MaybeInt, Option(help=_PROBES)]

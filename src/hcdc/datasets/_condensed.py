@@ -120,11 +120,14 @@ class CondensedDataset:
         )  # fmt: skip
 
     def tensors(self) -> dict[str, Tensor]:
-        """``train/x``, ``train/y``, ``train/adj`` (dense; absent without edges), ``val/...``, on the CPU."""
+        """``train/x``, ``train/y``, ``train/adj`` (absent without edges), ``val/...``, on the CPU.
+
+        A large sparse matrix is three tensors: ``train/x.values``, ``train/x.places``, ``train/x.shape``.
+        """
         return {
-            f"{name}/{key}": value.detach().cpu().clone(memory_format=torch.contiguous_format)
+            f"{name}/{key}": value
             for name, part in self.parts()
-            for key, value in part.tensors().items()
+            for key, value in _copied(part.tensors()).items()
         }
 
     def parts(self) -> list[tuple[str, LabelledSet]]:
@@ -238,8 +241,11 @@ class CondensedDataset:
     # --- other forms --------------------------------------------------------------------------------------
 
     def to_torch(self) -> dict[str, dict[str, Tensor] | None]:
-        """``{"train": {"x", "y", ...}, "val": the same or None}``; also ``adj``, ``index``, ``weight``."""
-        return {"train": None, "val": None, **_by_part(self.tensors())}
+        """``{"train": {"x", "y", ...}, "val": the same or None}``; also ``adj``, ``index``, ``weight``.
+
+        All are dense, also what the file stores as sparse.
+        """
+        return {"train": None, "val": None, **{name: _copied(part.dense()) for name, part in self.parts()}}
 
     def to_numpy(self) -> dict[str, dict[str, Any] | None]:
         """As `to_torch`, with numpy arrays."""
@@ -375,6 +381,14 @@ def _damaged(name: str) -> InputError:
     return InputError(
         f"'{name}' is truncated or damaged; copy it again, or make it again with 'hcdc condense'"
     )
+
+
+def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copies on the CPU, contiguous and without gradients."""
+    return {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in tensors.items()
+    }
 
 
 def _by_part(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:

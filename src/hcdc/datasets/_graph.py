@@ -300,6 +300,12 @@ class Nodes(LabelledSet):
         given = {key: value for key, value in found.items() if value is not None}
         return {name: tensor for key, value in given.items() for name, tensor in _stored(key, value).items()}
 
+    def dense(self) -> dict[str, Tensor]:
+        found = {"x": _dense(self.graph.x)}
+        if self.graph.adj is not None:
+            found["adj"] = _dense(self.graph.adj)
+        return found | {name: t for name, t in self.tensors().items() if name.split(".")[0] not in found}
+
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
         graph = Graph(_read(tensors, "x"), _read(tensors, "adj") if _has(tensors, "adj") else None)
@@ -408,9 +414,10 @@ def _read(tensors: Mapping[str, Tensor], name: str) -> Matrix:
     from scipy import sparse
 
     values, shape = tensors[f"{name}.values"], tuple(tensors[f"{name}.shape"].tolist())
-    matrix = sparse.coo_matrix((values.numpy(), tensors[f"{name}.places"].numpy()), shape)
+    places = tensors[f"{name}.places"].cpu().numpy()
+    matrix = sparse.coo_matrix((values.cpu().numpy(), places), shape)
     same = shape[0] == shape[1] and (matrix != matrix.T).nnz == 0
-    return SparseMatrix.from_scipy(matrix, values.dtype, symmetric=same)
+    return SparseMatrix.from_scipy(matrix, values.dtype, symmetric=same).to(values.device)
 
 
 def _dense(value: Matrix) -> Tensor:

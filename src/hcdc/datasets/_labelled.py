@@ -46,7 +46,11 @@ class LabelledSet(ABC):
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """Its content as dense tensors, at least ``"x"`` and ``"y"``; None values are left out."""
+        """Its content as a file stores it, by name; None values are left out."""
+
+    def dense(self) -> dict[str, Tensor]:
+        """Its content as dense tensors, at least ``"x"`` and ``"y"``."""
+        return self.tensors()
 
     @classmethod
     @abstractmethod

@@ -29,12 +29,22 @@ LAYERS = ("gat", "gcn", "gin", "cheb", "sage", "arma", "graph", "fc", "skip")
 FILTERS = {"gin": "gin-0", "cheb": "cheb-2", "sage": "sage-mean"}
 """Operations whose layer has another name among the zoo's filters."""
 
+PARAMETERS = {
+    "gat": (1, 3), "gcn": (1, 1), "gin": (2, 2), "cheb": (2, 1), "sage": (2, 1), "arma": (2, 1),
+    "graph": (2, 1), "fc": (1, 1), "skip": (0, 0),
+}  # fmt: skip
+"""Square matrices and vectors that each operation learns."""
+
 WIDTH = 64
 """Hidden units of the networks."""
 
 NODES = ("op1", "op2", "op3", "op4")
 SKIP = LAYERS.index("skip")
 INPUT = (-1,)
+DIMENSIONS = (
+    Dimension("wiring", "choice", choices=WIRINGS, read_by="network"),
+    *(Dimension(node, "choice", choices=LAYERS, read_by="network") for node in NODES),
+)
 
 Numbers = tuple[int, ...]
 """The wiring and the four operations, by number."""
@@ -115,11 +125,7 @@ class NASBenchGraph(Space):
         return sum(self.decisions())
 
     def dimensions(self) -> tuple[Dimension, ...]:
-        wiring = Dimension("wiring", "choice", choices=WIRINGS, read_by="network")
-        return (
-            wiring,
-            *(Dimension(node, "choice", choices=LAYERS, read_by="network") for node in NODES),
-        )
+        return DIMENSIONS
 
     def decisions(self) -> tuple[int, ...]:
         return (len(WIRINGS), *[len(LAYERS)] * len(NODES))
@@ -174,6 +180,17 @@ class NASBenchGraph(Space):
         self.check(config)
         layers = tuple(FILTERS.get(name, name) for name in (str(config[node]) for node in NODES))
         return WiredNetwork(layers, (features, WIDTH, classes), wiring=tuple(map(int, config["wiring"])))
+
+    def parameter_count(self, config: Config, features: int, classes: int) -> int:
+        """Number of parameters of `network`, without building it: a search counts all candidates, often.
+
+        The layer on the features, `PARAMETERS` of each operation, and the classifier of the ends.
+        """
+        self.check(config)
+        matrices, vectors = map(sum, zip(*(PARAMETERS[str(config[node])] for node in NODES)))
+        ends = len(NODES) - len(set(str(config["wiring"])) - {"0"})
+        inside = WIDTH * (WIDTH * matrices + vectors)
+        return (features + 1) * WIDTH + inside + (ends * WIDTH + 1) * classes
 
     def spec(self) -> dict[str, Any]:
         return {"name": self.name}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,10 @@ import torch
 
 from hcdc.core.checkpoint import Resumable
 from hcdc.networks import Params
-from hcdc.training._optimizers import EPSILON, FIRST, SECOND
+from hcdc.training._optimizers import EPSILON, FIRST, SECOND, adam_step
+
+FUSED = frozenset({"cpu", "cuda"})
+"""Devices on which torch takes a whole step in one call."""
 
 
 class Adam(Resumable):
@@ -43,6 +46,9 @@ class Adam(Resumable):
     def step(self, *gradients: torch.Tensor) -> None:
         """One step; gradients come in the order of the tensors."""
         self.steps += 1
+        if not hasattr(torch, "_fused_adam_") or any(t.device.type not in FUSED for t in self._values):
+            self._plain_step(gradients)
+            return
         for number in self._number:
             number.fill_(self.steps)
         alike = [  # the fused step takes every array in the order of its memory
@@ -54,6 +60,14 @@ class Adam(Resumable):
             lr=self.lr, beta1=1 - FIRST, beta2=1 - SECOND, weight_decay=self.weight_decay, eps=EPSILON,
             amsgrad=False, maximize=False,
         )  # fmt: skip
+
+    def _plain_step(self, gradients: Sequence[torch.Tensor]) -> None:
+        theta = dict(zip(self.learned, self._values))
+        decayed = {
+            name: g.detach() + self.weight_decay * theta[name]
+            for name, g in zip(theta, gradients, strict=True)
+        }
+        adam_step(theta, decayed, self.first, self.second, self.steps, self.lr)
 
     @contextmanager
     def differentiated(self) -> Iterator[list[torch.Tensor]]:
