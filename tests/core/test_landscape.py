@@ -125,3 +125,16 @@ def test_scores_correct_a_loss_that_orders_otherwise():
     found, _ = fit_landscape(lam, losses, gradients, score(lam), even=True).predict(fresh)
     agreement = [stats.spearmanr(score(fresh), -each)[0] for each in (plain, found)]
     assert agreement[1] > agreement[0] + 0.02
+
+
+@pytest.mark.parametrize("unit", [1e4, 1e-5])
+def test_the_unit_of_lambda_does_not_matter(unit):
+    rng = np.random.default_rng(0)
+    lam, fresh = rng.uniform(-1, 1, (24, 3)), rng.uniform(-1, 1, (60, 3))
+    values, slopes = function(lam)
+    plain, _ = fit_landscape(lam, values, slopes).predict(fresh)
+    other, _ = fit_landscape(lam * unit, values, slopes / unit).predict(fresh * unit)
+    assert stats.spearmanr(plain, other).statistic > 0.99
+    exact = 2.0**20
+    same, _ = fit_landscape(lam * exact, values, slopes / exact).predict(fresh * exact)
+    np.testing.assert_array_equal(same, plain)

@@ -200,17 +200,28 @@ def fit_landscape(
         even: Whether lambda and -lambda have the same loss.
     """
     at = torch.from_numpy(np.asarray(lam, np.float64))
+    unit = _units(at)
     y, slope = transformed(np.asarray(losses, np.float64))
     target = torch.from_numpy(y)
     turn = torch.eye(at.shape[1], dtype=torch.float64)
     if gradients is not None:
-        slopes = torch.from_numpy(np.asarray(gradients, np.float64) * slope[:, None])
+        slopes = torch.from_numpy(np.asarray(gradients, np.float64) * slope[:, None]) * unit
         turn = torch.linalg.eigh(slopes.t() @ slopes)[1]
         target = torch.cat([target, (slopes @ turn).flatten()])
     nothing = torch.zeros(len(at), dtype=torch.float64)
+    turn = turn / unit[:, None]
     begun = Landscape(at @ turn, turn, target, _centres(at.shape[1]), even, nothing)
     found = dataclasses.replace(begun, logs=_fitted(begun))
     return found if scores is None else found.with_scores(scores)
+
+
+def _units(at: Tensor) -> Tensor:
+    """The unit of each hyperparameter ``[H]``: the power of two next to twice its deviation in ``at [m, H]``.
+
+    It is 1 for a uniform distribution on [-1, 1]. Powers of two change no digit.
+    """
+    spread = 2 * at.std(0, correction=0)
+    return torch.where(spread > 0, 2.0 ** torch.round(torch.log2(spread.clamp_min(1e-300))), 1.0)
 
 
 def _fitted(begun: Landscape) -> Tensor:

@@ -75,10 +75,12 @@ def calibration(truth: ArrayLike, proxy: ArrayLike) -> float:
     a, b = _pair(truth, proxy)
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         return math.nan
-    first, second = np.triu_indices(len(a), 1)
-    ordered = np.sign(a[first] - a[second])
-    alike = ordered * np.sign(b[first] - b[second]) > 0
-    return float(alike.sum() / (ordered != 0).sum()) if ordered.any() else math.nan
+    pairs = alike = 0
+    for i in range(len(a)):  # row by row: all pairs at once would not fit for many thousand candidates
+        ordered = np.sign(a[i] - a[i + 1 :])
+        pairs += int((ordered != 0).sum())
+        alike += int((ordered * np.sign(b[i] - b[i + 1 :]) > 0).sum())
+    return alike / pairs if pairs else math.nan
 
 
 def top_k_overlap(truth: ArrayLike, proxy: ArrayLike, k: int) -> float:
