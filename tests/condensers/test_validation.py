@@ -121,7 +121,7 @@ def test_seconds_that_nobody_knows_are_not_added():
 def test_a_plan_says_what_it_will_do():
     told = dict(plan(tiny_task(), SPACE, train_size=6, preset="demo").summary())
     assert told["data"].startswith("tiny, 20 / 40 / 30 for training / validation / test, split: ")
-    assert told["method"] == "hcdc, preset demo: S_train by reach, S_val by landscape"
+    assert told["method"] == "hcdc, preset demo: S_train by reach, S_val by both"
     assert told["sizes"] == "S_train 6, S_val 12"
     assert told["calibrated recipe"].startswith("steps 2, lr 0.05")
     assert "note" not in told

@@ -253,6 +253,16 @@ def test_costs_follow_the_features_and_the_candidate():
     assert np.abs(ladder.prices.logs(features) - costs).max() < 0.3
 
 
+def test_a_rung_without_scores_starts_with_random_candidates():
+    ladder = Ladder(Square(grid=6), 600.0, settings=QUICK)
+    cheap, full = ladder.paid
+    every = ladder.board.add(Square(grid=6).candidates())
+    ladder.evaluate(cheap, every[:8])
+    ladder.dropped[cheap.name] = "did not earn its seconds"  # before any full training
+    ladder._score(full, None, 3)
+    assert len(ladder.board.outcomes[full.name]) == 3
+
+
 def test_failed_candidates_are_not_cheap():
     ladder = Ladder(Square(grid=6, fails=lambda config: config["x"] > 0.5), 5000.0)
     every = ladder.board.add(Square(grid=6).candidates())

@@ -18,7 +18,7 @@ from hcdc.core.seeds import derive, numpy_stream
 from hcdc.evaluation.trust import rank_estimate
 from hcdc.search._allocation import Simulation, allocate, improving
 from hcdc.search._audits import complete
-from hcdc.search._board import Board, Posterior
+from hcdc.search._board import Board, Index, Posterior
 from hcdc.search._intervals import slope_is_positive
 from hcdc.search._prices import Prices
 from hcdc.search._problem import STEEP, Outcome, Problem, Rung
@@ -404,16 +404,24 @@ class Ladder:
         step = rung.batch if quick else count
         for start in range(0, count, step) if quick else [0]:
             rng = self._decide()
-            names = [rung.name for rung in self.kept]
-            outlook = Posterior(self.board, names, self.free, self.settings.draws, rng).outlook
             entered = range(len(self.board.configs)) if below is None else self.board.scored(below.name)
             scored = {*self.board.outcomes[rung.name], *self.board.outcomes[self.full.name]}
             eligible = np.array([i for i in entered if i not in scored], np.int64)
-            best = max(outlook[0, self.board.scored(self.full.name)], default=0.0)
-            costs = self.prices.logs(self.board.features(self.free))
-            picks = improving(outlook, eligible, min(step, count - start), best, costs[eligible])
-            if not self.evaluate(rung, picks):
+            if not self.evaluate(rung, self._picks(eligible, min(step, count - start), rng)):
                 return
+
+    def _picks(self, eligible: Index, count: int, rng: np.random.Generator) -> list[int]:
+        """The candidates that promise most per second; random ones if the cheapest rung in use has no score.
+
+        That happens when the rungs below it were dropped before it was needed.
+        """
+        names = [rung.name for rung in self.kept]
+        if not np.isfinite(self.board.scores(names[0])).any():
+            return [int(i) for i in rng.permutation(eligible)[:count]]
+        outlook = Posterior(self.board, names, self.free, self.settings.draws, rng).outlook
+        best = max(outlook[0, self.board.scored(self.full.name)], default=0.0)
+        costs = self.prices.logs(self.board.features(self.free))
+        return improving(outlook, eligible, count, best, costs[eligible])
 
     def _drop(self, sizes: Mapping[str, int], waves: int) -> None:
         """Drop rungs that the best plan does not use, and those not shown to add to what is free."""
