@@ -14,7 +14,7 @@ from hcdc.tasks import Task
 
 @dataclass(frozen=True)
 class Reach(Reducer):
-    """The nodes chosen by ``random``, joined if they lie within r hops (see `Graph.reach_subgraph`)."""
+    """The nodes chosen by ``random``, joined if they lie near each other (see `Graph.reach_subgraph`)."""
 
     name = "reach"
     takes = ("graph",)

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from hcdc.core.errors import InputError, require
@@ -61,28 +62,60 @@ class Graph:
         return Graph(x, None if self.adj is None else self.adj[index][:, index])
 
     def reach_subgraph(self, index: Tensor) -> Graph:
-        """The nodes ``index`` as dense tensors, with an edge between nodes within r hops of each other.
+        """The nodes ``index`` as dense tensors, with an edge between nodes that lie near each other.
 
         A few nodes drawn from a large graph share hardly any edges, so every filter would treat them alike.
-        r is the smallest number of hops (at most 6) at which their mean degree reaches that of
-        the whole graph. This keeps the information about which nodes lie near each other.
+        Nodes within r hops are joined, r being the smallest number of hops (at most 6) at which their mean
+        degree reaches that of the whole graph. This keeps the information about which nodes lie near each
+        other. If their mean degree exceeds n / 4 for n >= 16 nodes, that joins most of them. Then the pairs
+        with the most walks of at most 4 hops (weighted as in P) are joined, sqrt(n) / 2 edges per node.
         """
         chosen = self.subgraph(index)
         if not isinstance(self.adj, SparseMatrix):
             return chosen
+        keep = index.cpu().numpy()
+        few = math.sqrt(len(keep)) / 2
+        if few >= 2 and 4 * self.adj.nnz > len(keep) * self.num_nodes:
+            among = self._walked(keep, few)
+        else:
+            among = self._within_reach(keep)
+        adj = torch.from_numpy(among.astype(np.float32)).to(device=self.device, dtype=chosen.x.dtype)
+        return Graph(chosen.x, adj)
+
+    def _within_reach(self, keep: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of the nodes ``keep`` lie within r hops of each other."""
+        assert isinstance(self.adj, SparseMatrix)
         adjacency = self.adj.to_scipy()
         adjacency.data = np.ones_like(adjacency.data)
-        keep = index.cpu().numpy()
         reached = adjacency[keep]
         for _ in range(6):
-            among = (reached[:, keep] > 0).toarray()
+            among: NDArray[np.bool_] = (reached[:, keep] > 0).toarray()
             np.fill_diagonal(among, False)
             if among.sum() * adjacency.shape[0] >= adjacency.nnz * len(keep):
                 break
             reached = reached @ adjacency + reached
             reached.data = np.ones_like(reached.data)
-        adj = torch.from_numpy(among.astype(np.float32)).to(device=self.device, dtype=chosen.x.dtype)
-        return Graph(chosen.x, adj)
+        return among
+
+    def _walked(self, keep: NDArray[np.int64], degree: float) -> NDArray[np.bool_]:
+        """Which of the nodes ``keep`` have the most walks between them: so many pairs that ``degree`` is the
+        mean degree, or all pairs with a walk."""
+        p, count = self.propagation(), len(keep)
+        assert isinstance(p, SparseMatrix)
+        matrix = p.to_scipy()
+        walk = np.zeros((self.num_nodes, count), np.float32)
+        walk[keep, np.arange(count)] = 1
+        near = np.zeros((count, count))
+        for _ in range(4):
+            walk = matrix @ walk
+            near += walk[keep]
+        first, second = np.triu_indices(count, 1)
+        weight = (near + near.T)[first, second]
+        best = np.argsort(-weight, kind="stable")[: round(degree * count / 2)]
+        best = best[weight[best] > 0]
+        among = np.zeros((count, count), bool)
+        among[first[best], second[best]] = among[second[best], first[best]] = True
+        return among
 
     def sparse_subgraph(self, index: Tensor) -> Graph:
         """The induced subgraph, kept sparse (for training in the inductive setting)."""
@@ -362,6 +395,9 @@ class Nodes(LabelledSet):
         return {
             key: value.values if isinstance(value, SparseMatrix) else value for key, value in found.items()
         }
+
+    def as_passed(self, part: str) -> Any:
+        return self.to_pyg(part)
 
     def to_pyg(self, part: str) -> Any:
         """PyG ``Data``; ``part`` names the mask of labelled nodes, others have label -1 (values: NaN)."""
