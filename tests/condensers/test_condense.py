@@ -168,7 +168,7 @@ def test_the_default_settings_of_hcdc_are_frozen():
 
 def test_the_settings_of_a_landscape_are_frozen():
     found = make_validation("landscape", tiny_task()).settings()
-    chosen = {"trainings": 64, "companions": 256, "slopes": True, "steps": 120, "lr": 2e-3, "batch": 32}
+    chosen = {"trainings": 32, "spread": 16, "companions": 256, "slopes": True, "steps": 120, "lr": 2e-3}
     assert {key: found[key] for key in chosen} == chosen
 
 

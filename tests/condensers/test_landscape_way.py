@@ -1,5 +1,7 @@
 """S_val that follows a landscape: what is trained, what is learned, what is kept and what is refused."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from quick_hcdc import SPACE, Interrupting, content, short_recipes
@@ -13,12 +15,22 @@ from hcdc.core.configs import config_hash
 from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress
 from hcdc.evaluation import evaluate
+from hcdc.evaluation.rivals._ridge_probes import probe_seconds
 from hcdc.spaces import GNNZoo, PolynomialFilter
 
 pytestmark = pytest.mark.usefixtures("short_recipes")
 __all__ = ["short_recipes"]
 
-QUICK = {"trainings": 6, "companions": 32, "steps": 40, "check": 10, "batch": 16, "iterations": 2, "lr": 0.05}
+QUICK = {
+    "trainings": 6,
+    "spread": 1,
+    "companions": 32,
+    "steps": 40,
+    "check": 10,
+    "batch": 16,
+    "iterations": 2,
+    "lr": 0.05,
+}
 
 
 def make(task=None, **arguments):
@@ -61,9 +73,16 @@ def test_the_slope_is_a_finite_difference():
 
 
 def test_fewer_trainings_are_the_first_of_more():
-    few, many = running().survey(4), running().survey(7).first(4)
+    few, many = running().survey(4, 5), running().survey(7, 5).first(4)
     for name in ("lam", "losses", "gradients", "scores"):
         assert torch.allclose(getattr(few, name), getattr(many, name), atol=1e-6)
+
+
+def test_trainings_keep_away_from_each_other():
+    spread, random = (running().survey(6, tries).lam for tries in (64, 1))
+    both = (torch.cat([lam, -lam]) if SPACE.even else lam for lam in (spread, random))
+    far, near = (torch.pdist(lam).min() for lam in both)
+    assert far > near
 
 
 def test_a_copy_has_learned_and_says_what_it_used():
@@ -154,3 +173,18 @@ def test_presets_keep_the_way_they_describe():
     assert (paper.way.name, paper.way.schedule, paper.way.anchors) == ("both", "sequential", 0)
     with pytest.raises(InputError, match="preset 'paper' does not describe val_method 'landscape'"):
         plan(task, SPACE, train_size=6, val_size=9, preset="paper", val_method="landscape")
+
+
+def test_trainings_for_condensing_are_charged_even_if_a_table_knows_others():
+    lam = {"lam": [[0.0], [1.0]], "score": [0.1, 0.2]}
+    context = SimpleNamespace(
+        small=SimpleNamespace(meta={"probes": lam, "truth": "table"}, record={"probe_seconds": 0.0}),
+        full=SimpleNamespace(seeds=3), full_seconds=60.0, configs=[{}] * 5, space=None,
+    )  # fmt: skip
+    assert probe_seconds(context) == pytest.approx(2 * 60 / (5 * 3))
+    context.small.meta["probes"] = {"configs": [{}], "score": [0.1]}
+    context.small.record, context.space = (
+        {"probe_seconds": 7.0},
+        SimpleNamespace(features=lambda config: [0.0]),
+    )
+    assert probe_seconds(context) == 7

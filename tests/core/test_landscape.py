@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from hcdc.core.landscape import even_matern, fit_landscape, matern
+from hcdc.core.landscape import even_matern, fit_landscape, matern, spread_out
 
 
 def points(count, dimension=3, seed=0):
@@ -138,3 +138,31 @@ def test_the_unit_of_lambda_does_not_matter(unit):
     exact = 2.0**20
     same, _ = fit_landscape(lam * exact, values, slopes / exact).predict(fresh * exact)
     np.testing.assert_array_equal(same, plain)
+
+
+@pytest.mark.parametrize("even", [False, True])
+def test_points_keep_away_from_each_other(even):
+    draws = torch.rand(12 * 20, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2 - 1
+    points = spread_out(draws, 20, torch.ones(2), even)
+    assert torch.equal(points[0], draws[0])
+    for k in range(1, 12):  # by definition, one group of draws after the other
+        before = torch.cat([points[:k], -points[:k]]) if even else points[:k]
+        group = draws[20 * k : 20 * k + 20]
+        nearest = torch.tensor([min((row - other).norm() for other in before) for row in group])
+        assert torch.equal(points[k], group[nearest.argmax()])
+    assert torch.equal(spread_out(draws[:100], 20, torch.ones(2), even), points[:5])
+
+    def least(of):
+        both = torch.cat([of, -of]) if even else of
+        return torch.pdist(both).min()
+
+    assert least(points) > 2 * least(draws[::20])
+
+
+def test_one_draw_per_point_is_random_and_units_count():
+    draws = torch.rand(40, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    assert torch.equal(spread_out(draws, 1, torch.ones(2), False), draws)
+    scaled = draws * torch.tensor([1.0, 1000.0])
+    same = spread_out(scaled, 8, torch.tensor([1.0, 1000.0]), False)
+    assert torch.allclose(same / torch.tensor([1.0, 1000.0]), spread_out(draws, 8, torch.ones(2), False))
+    assert not torch.equal(spread_out(scaled, 8, torch.ones(2), False), same)

@@ -110,22 +110,25 @@ def test_copies_that_follow_a_landscape_share_trainings(files, monkeypatch):
     """One survey of the most trainings serves all; the copies are those of single runs."""
     made = []
     plain = graph_cost.Following.survey
-    monkeypatch.setattr(
-        graph_cost.Following, "survey", lambda run, count: made.append(count) or plain(run, count)
-    )
-    given = {"objectives": ["landscape", "landscape-values"], "options": COMPANY}
+
+    def survey(run, count, spread):
+        made.append((count, spread))
+        return plain(run, count, spread)
+
+    monkeypatch.setattr(graph_cost.Following, "survey", survey)
+    given = {"objectives": ["landscape", "landscape-random", "landscape-values"], "options": COMPANY}
     found = protocol(files, budgets=[5, 8], **given)
-    assert made == [8]
+    assert made == [(8, 16), (8, 1)]
     assert [(r["objective"], r["trainings"]) for r in found] == [
         (objective, n) for objective in given["objectives"] for n in (8, 5)
     ]
-    alone = protocol(files, budgets=[5], **given)[-2:]
-    for shared, single in zip([found[1], found[3]], alone):
+    alone = protocol(files, budgets=[5], **given)[-3:]
+    for shared, single in zip([found[1], found[3], found[5]], alone):
         assert shared["proxy"] == pytest.approx(single["proxy"], abs=1e-4)
         assert shared["process"] == pytest.approx(single["process"], abs=1e-4)
         assert shared["making"]["full_trainings"] == shared["trainings"]
         assert shared["cpu_seconds"] > 0
-    assert found[0]["process"] != found[2]["process"]
+    assert len({str(r["process"]) for r in found[::2]}) == 3
 
 
 def test_rivals_see_what_they_should(files):

@@ -182,6 +182,29 @@ def transformed(losses: Array) -> tuple[Array, Array]:
     return (y - y.mean()) / unit, 1 / (spread * above * unit)
 
 
+def spread_out(draws: Tensor, tries: int, unit: Tensor, even: bool) -> Tensor:
+    """Points that keep away from each other: each is the farthest of ``tries`` draws from those before it.
+
+    This is Mitchell's best-candidate sampling. Fewer draws give the first of the points of more.
+
+    Args:
+        draws: Random lambdas ``[m tries, H]``.
+        tries: Draws per point.
+        unit: The unit of each hyperparameter ``[H]``.
+        even: Whether lambda and -lambda are alike, so that a point keeps away from both.
+
+    Returns:
+        The points ``[m, H]``.
+    """
+    groups = draws.reshape(-1, tries, draws.shape[1])
+    chosen = groups[0, :1]
+    for group in groups[1:]:
+        known = torch.cat([chosen, -chosen]) if even else chosen
+        apart = torch.cdist(group / unit, known / unit).amin(1)
+        chosen = torch.cat([chosen, group[apart.argmax()][None]])
+    return chosen
+
+
 def fit_landscape(
     lam: Array,
     losses: Array,

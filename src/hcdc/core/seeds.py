@@ -7,15 +7,24 @@ import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral
 
 import numpy as np
 import torch
+
+from hcdc.core.errors import InputError
 
 
 def derive(seed: int, role: str, *keys: object) -> int:
     """A 63-bit seed from a user seed, a role (``"trajectory"``, ``"judge"``, ...) and further keys."""
     text = "\x1f".join([str(int(seed)), role, *(str(key) for key in keys)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def check_seed(seed: object) -> None:
+    """Refuse a seed that is not a whole number, 0 or more."""
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise InputError(f"seed {seed!r}: give a whole number, 0 or more")
 
 
 def stream(seed: int, role: str, *keys: object) -> torch.Generator:

@@ -46,7 +46,8 @@ from hcdc.truth import ListedTruth
 PROTOCOL = "graphs-cost"
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "landscape": {"val_method": "landscape"},
-    "landscape-values": {"val_method": "landscape", "options": {"slopes": False}},
+    "landscape-random": {"val_method": "landscape", "options": {"spread": 1}},
+    "landscape-values": {"val_method": "landscape", "options": {"spread": 1, "slopes": False}},
     "both": {"val_method": "both"},
     "values": {"val_method": "both", "options": {"anchors": 1e4}},  # hypergradients no longer count
     "aligned": {"val_method": "aligned"},
@@ -123,11 +124,14 @@ class Memory:
     """The trainings of one S_train, shared by copies that follow a landscape.
 
     Attributes:
+        known: The full trainings by ``spread``.
         seconds: CPU seconds of each part: ``"survey"`` per training, ``"company"``.
+        trained: Full trainings of the latest copy that were not known before.
     """
 
     def __init__(self) -> None:
-        self.known: Survey | None = None
+        self.trained = 0
+        self.known: dict[int, Survey] = {}
         self.companions: Company | None = None
         self.seconds: dict[str, float] = {}
 
@@ -138,12 +142,14 @@ class Memory:
         memory = self
 
         class Remembering(Following):
-            def survey(self, trainings: int) -> Survey:
-                if memory.known is None or len(memory.known.lam) < trainings:
+            def survey(self, trainings: int, spread: int) -> Survey:
+                known = memory.known.get(spread)
+                if known is None or len(known.lam) < trainings:
                     begun = time.process_time()
-                    memory.known = super().survey(trainings)
+                    known = memory.known[spread] = super().survey(trainings, spread)
                     memory.seconds["survey"] = (time.process_time() - begun) / trainings
-                return memory.known.first(trainings)
+                    memory.trained = trainings
+                return known.first(trainings)
 
             def company(self, count: int) -> Company:
                 if memory.companions is None:
@@ -155,13 +161,12 @@ class Memory:
         class Remembered(FollowsLandscape):
             form = Remembering
 
-        before, begun = dict(self.seconds), time.process_time()
+        before, begun, self.trained = dict(self.seconds), time.process_time(), 0
         small = dataclasses.replace(planned, way=Remembered(**way.settings())).run(
             device=device, checkpoint=None
         )
         own = time.process_time() - begun
-        if self.seconds["survey"] != before.get("survey"):
-            own -= self.seconds["survey"] * len(self.known.lam if self.known else ())
+        own -= self.seconds["survey"] * self.trained
         if "company" not in before:
             own -= self.seconds["company"]
         return small, own + self.seconds["survey"] * way.trainings + self.seconds["company"]

@@ -259,7 +259,9 @@ def others_table(found: Sequence[Record]) -> str:
 OBJECTIVES = {
     "landscape": "**HCDC**, `landscape`: S_val follows a Gaussian process",
     "process": "rival: that Gaussian process, no copy",
-    "landscape-values": "HCDC, a Gaussian process without hypergradients",
+    "landscape-random": "HCDC, `landscape` with trainings at random lambdas",
+    "process-random": "rival: that Gaussian process, no copy",
+    "landscape-values": "HCDC, the same without hypergradients",
     "process-values": "rival: that Gaussian process, no copy",
     "both": "HCDC, `both`: hypergradients aligned, values as anchors",
     "values": "HCDC, values alone as anchors",
@@ -281,10 +283,12 @@ def trainings_table(found: Sequence[Record]) -> str:
                 _put(table[r["trainings"], name][key(r), figure], r["seed"], entry.get(figure))
         _put(table[r["trainings"], r["objective"]][key(r), "cpu_seconds"], r["seed"], r["cpu_seconds"])
         for figure in TRUTHS:
-            _put(rivals["192 trainings: `both`, recorded"][key(r), figure], r["seed"], r["recorded"][figure])
-            for rival in r["rivals"].values():
+            both = rivals["192 trainings: `both`, recorded"]
+            _put(both[key(r), figure], r["judge_seed"], r["recorded"][figure])
+            for name, rival in r["rivals"].items():
                 words = str(rival["description"]).partition(":")[0]
-                _put(rivals[f"rival: {words}"][key(r), figure], r["seed"], rival[figure])
+                drawn = "seed" if name.startswith("real-val") else "judge_seed"  # others have no S_train
+                _put(rivals[f"rival: {words}"][key(r), figure], r[drawn], rival[figure])
     columns = sorted(
         dict.fromkeys(key(r) for r in found), key=lambda c: COLUMNS.index(c) if c in PAPER else 99
     )
@@ -298,7 +302,7 @@ def trainings_table(found: Sequence[Record]) -> str:
 def _ranked(record: Record) -> list[tuple[str, Record]]:
     """The rankings that used the trainings of a record, by their key in `OBJECTIVES`."""
     objective = str(record["objective"])
-    process = "process-values" if objective == "landscape-values" else "process"
+    process = objective.replace("landscape", "process")
     some = {objective: record, process: record["process"], "ridge": record["ridge"]}
     some["subset"] = record["subset"]
     return [(name, entry) for name, entry in some.items() if entry is not None]

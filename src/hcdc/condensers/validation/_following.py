@@ -14,7 +14,7 @@ from torch.func import grad_and_value, vmap
 
 from hcdc.condensers.validation._run import Learned, Run, flat
 from hcdc.core.errors import NumericalError
-from hcdc.core.landscape import Landscape, fit_landscape
+from hcdc.core.landscape import Landscape, fit_landscape, spread_out
 from hcdc.core.ranks import standard_tensor_ranks
 from hcdc.core.seeds import stream
 from hcdc.hypergrad import full_precision
@@ -24,6 +24,8 @@ from hcdc.training import init_many
 
 SHARE = 0.05
 """Share of the latest iterate in the running mean of S_val's iterates."""
+UNIT = 64
+"""Random lambdas whose deviation is the unit of distances."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,17 @@ class Following(Run):
     takes no part in the steps on S_val, but chooses the iterate.
     """
 
-    def survey(self, trainings: int) -> Survey:
-        """Train on the original data at random lambdas (role ``"survey"``); fewer are a part of more."""
-        lam = self.draw("survey", trainings)
+    def survey(self, trainings: int, spread: int) -> Survey:
+        """Train on the original data at lambdas that keep away from each other (role ``"survey"``).
+
+        Fewer trainings are the first of more.
+
+        Args:
+            trainings: Their number.
+            spread: Random lambdas from which each is chosen, see `spread_out`.
+        """
+        unit = self.draw("unit", UNIT).std(0)
+        lam = spread_out(self.draw("survey", trainings * spread), spread, unit, self.space.even)
         gradients, losses, scores = self.original_side(lam, "survey")
         if not bool(torch.isfinite(torch.cat([gradients.flatten(), losses])).all()):
             raise NumericalError(

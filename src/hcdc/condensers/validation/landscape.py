@@ -37,6 +37,7 @@ class FollowsLandscape(Learning, Validation):
 
     Attributes:
         trainings: Lambdas trained on the original data, with their hypergradients.
+        spread: Each of them is the farthest of so many random lambdas from those before it; 1 is random.
         companions: Lambdas trained on S_train alone; a quarter of them choose the iterate.
         slopes: Use the hypergradients; otherwise only values.
     """
@@ -45,7 +46,8 @@ class FollowsLandscape(Learning, Validation):
     fixed = frozenset({"relaxation", "tau"})
     form: ClassVar[type[Following]] = Following
 
-    trainings: int = setting(64, least=4)
+    trainings: int = setting(32, least=4)
+    spread: int = setting(16, least=1)
     companions: int = setting(256, least=8)
     slopes: bool = True
     steps: int = setting(120, least=1)
@@ -84,7 +86,7 @@ class FollowsLandscape(Learning, Validation):
 
     def make(self, plan: Plan, work: Work) -> Made:
         run = self.run(plan, work)
-        found = run.learn(run.survey(self.trainings), run.company(self.companions), self.slopes)
+        found = run.learn(run.survey(self.trainings, self.spread), run.company(self.companions), self.slopes)
         return Made(
             found.val,
             {"candidates": sorted(set(found.candidates)), "probes": found.probes},

@@ -10,6 +10,7 @@ from hcdc.core.landscape import fit_landscape
 from hcdc.core.results import Rival
 from hcdc.evaluation._context import Context
 from hcdc.evaluation.rivals._base import RivalMethod, register_rival
+from hcdc.evaluation.rivals._ridge_probes import probe_seconds
 
 
 @register_rival
@@ -29,5 +30,5 @@ class LandscapeProbes(RivalMethod):
         expected, _ = fit_landscape(*given, even=context.space.even).predict(fresh)
         seconds, count = time.perf_counter() - begun, len(given[0])
         words = f"Gaussian process on the {count} full trainings done for condensing and their hypergradients"
-        once = count * context.full_seconds / (len(context.configs) * context.full.seeds)
-        return context.rival(self.name, f"{words}, no copy at all", (-expected).tolist(), seconds, once)
+        text, once = f"{words}, no copy at all", probe_seconds(context)
+        return context.rival(self.name, text, (-expected).tolist(), seconds, once)

@@ -68,10 +68,9 @@ def _predictions(context: Context) -> Predictions:
 
 def probe_seconds(context: Context) -> float:
     """Seconds of the full trainings done for condensing."""
-    each = (
-        context.full.seeds if "lam" in context.small.meta["probes"] else 1
-    )  # a trajectory's point is one seed
+    relaxed = "lam" in context.small.meta["probes"]
+    each = context.full.seeds if relaxed else 1  # a relaxed training has one seed
     once = len(described(context)) * context.full_seconds / (len(context.configs) * each)
-    if "truth" in context.small.meta:  # a table knows the seconds of these probes
+    if "truth" in context.small.meta and not relaxed:  # a table knows the seconds of these probes
         return float(context.small.record.get("probe_seconds", once))
     return once
