@@ -50,12 +50,37 @@ def test_graphs_stand_among_copies_and_among_all():
     found = [ranked("hcdc", s, 0.9 + s / 100, **{"equal-cost": 0.99 + s / 1000}) for s in range(3)]
     found += [ranked("random", s, 0.3 + s / 100) for s in range(3)]
     found += [ranked("random", 0, 0.3, dataset="pubmed"), ranked("hcdc", 0, None, dataset="citeseer")]
-    ((label, setting, ours, paper, copies, rivals),) = graph_rows(found, "filters-80", "tab:graphs", {})
+    ((label, setting, ours, paper, copies, rivals),) = graph_rows(found, "tab:graphs", {})
     assert (label, setting, paper) == ("tab:graphs", "cora, 35 nodes", "none")
     assert math.isclose(ours[0], 0.91)
     assert (list(copies), list(rivals)) == (["random"], ["full data, one-seed training"])
     (row,) = body(standings_table(found))
     assert row[3:] == ["0.80", "first, before random (0.31)", "beaten by full data, one-seed training (0.99)"]
+
+
+def test_weighted_nodes_stand_beside_their_own_rivals():
+    spaces = [{"protocol": "gnn-zoo", "space": {"name": name}} for name in ("gnn-zoo", "nasbench-graph")]
+    plain = ranked("hcdc", 0, 0.1, **{"equal-cost": 0.95, "ridge-probes": 0.6})
+    found = [plain | spaces[0]]
+    found += [ranked("hcdc-weighted", s, 0.7, **{"ridge-probes": 0.5}) | spaces[0] for s in (0, 1)]
+    found += [ranked("hcdc-weighted", 0, 0.2) | spaces[1]]
+    rows = body(standings_table(found))
+    assert [row[:3] for row in rows] == [
+        ["tab:gnns, zoo", "cora, 35 nodes", "0.10"],
+        ["tab:gnns, zoo", "cora, 35 nodes, weighted validation nodes", "0.70 [0.70, 0.70]"],
+        ["tab:gnns, NAS-Bench-Graph", "cora, 35 nodes, weighted validation nodes", "0.20"],
+    ]
+    assert [row[-1].split(" (")[0] for row in rows] == [
+        "beaten by full data, one-seed training",
+        "first, before kernel ridge on features and the same probes, no copy",
+        "alone",
+    ]
+
+
+def test_intervals_of_correlations_end_at_one():
+    wide = [ranked("hcdc", 0, 0.9), ranked("hcdc", 1, -0.9)]
+    ((*_, told, _, _, _),) = body(standings_table(wide))
+    assert told == "0.00 [-1.00, 1.00]"
 
 
 def folds(seed, percent, settings="a", **by):

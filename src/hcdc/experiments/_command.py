@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
-import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -57,21 +55,6 @@ def check_names(argument: str, given: Iterable[str], known: Iterable[str]) -> No
     for name in given:
         if name not in (known := list(known)):
             raise unknown_name(argument, name, known)
-
-
-def settings_by_method(argument: str, given: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Parse ``METHOD.SETTING=NUMBER`` arguments."""
-    options: dict[str, dict[str, Any]] = {}
-    for each in given:
-        found = re.fullmatch(r"(\w+)\.(\w+)=(\S+)", each)
-        try:
-            number = json.loads(found[3]) if found else None
-        except json.JSONDecodeError:
-            number = None
-        if found is None or number is None:
-            raise InputError(f"{argument} {each}: give METHOD.SETTING=NUMBER, e.g. dc.iterations=100")
-        options.setdefault(found[1], {})[found[2]] = number
-    return options
 
 
 def kept_file(folder: str | Path, planned: Plan) -> Path:

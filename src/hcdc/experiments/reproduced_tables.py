@@ -24,6 +24,7 @@ from hcdc.experiments.reproductions.cross_validation import PAPER as PAPER_FOLDS
 from hcdc.experiments.reproductions.cross_validation import ROWS as FOLD_ROWS
 from hcdc.experiments.reproductions.cross_validation import agreed
 from hcdc.experiments.reproductions.nested_problems import WORDS as NESTED_WORDS
+from hcdc.experiments.zoo_tables import ROWS, SPACES, WEIGHTED
 from hcdc.reporting import write_figure
 
 Record = dict[str, Any]
@@ -37,6 +38,7 @@ TABLED = (
     "gnn-manifold",
     "gnn-transfer",
     "graph-nas-curve",
+    "graphs-rank",
     "learned-images",
     "loss-landscape",
     "nested-problems",
@@ -105,10 +107,11 @@ def reached(values: Sequence[float]) -> Reached | None:
 
 
 def text(found: Reached) -> str:
+    """A correlation, with its interval within [-1, 1] if it has one."""
     mean, interval = found
-    return (
-        f"{mean:.2f}" if math.isnan(interval.low) else f"{mean:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
-    )
+    if math.isnan(interval.low):
+        return f"{mean:.2f}"
+    return f"{mean:.2f} [{max(interval.low, -1):.2f}, {min(interval.high, 1):.2f}]"
 
 
 def plain(words: str) -> str:
@@ -120,19 +123,40 @@ Row = tuple[str, str, Reached, str, dict[str, Reached], dict[str, Reached]]
 """Result, setting, HCDC's figure, the paper's, and the figures of other copies and of other rankings."""
 
 
-def graph_rows(found: Sequence[Record], protocol: str, label: str, paper: Mapping[Any, float]) -> list[Row]:
-    """One row per graph and size of ``filters-80`` or ``gnn-zoo``."""
-    mine = [r for r in found if r.get("protocol") == protocol]
+def graph_rows(
+    found: Sequence[Record], label: str, paper: Mapping[Any, float], way: str = "hcdc"
+) -> list[Row]:
+    """One row per graph and size.
+
+    Args:
+        found: Records of one protocol and space.
+        label: The paper's name of the result.
+        paper: Its figures by graph and size.
+        way: Label of HCDC's records; what others of its ways had beside them does not count.
+    """
+    mine = [r for r in found if r["label"] == way or not r["label"].startswith("hcdc")]
     table, rows = scores(mine), []
-    for column in dict.fromkeys(key(r) for r in mine):
+    for column in dict.fromkeys(key(r) for r in mine if r["label"] == way):
         every = {name: reached(list(by.get(column, {}).values())) for name, by in table.items()}
         known = {name: value for name, value in every.items() if value is not None}
-        if "hcdc" not in known:
+        if way not in known:
             continue
-        copies = {plain(COPIES[n]): v for n, v in known.items() if n in COPIES and not n.startswith("hcdc")}
-        rivals = {plain(RIVALS[n]): v for n, v in known.items() if n in RIVALS}
+        copies = {plain(COPIES[n]): v for n, v in known.items() if n in COPIES and n != way}
+        others = {n: words for n, words in (ROWS if way == WEIGHTED else RIVALS).items() if n != way}
+        rivals = {plain(words): known[n] for n, words in others.items() if n in known}
         printed = f"{paper[column]:.2f}" if column in paper else "none"
-        rows.append((label, f"{column[0]}, {column[1]} nodes", known["hcdc"], printed, copies, rivals))
+        told = ", weighted validation nodes" if way == WEIGHTED else ""
+        rows.append((label, f"{column[0]}, {column[1]} nodes{told}", known[way], printed, copies, rivals))
+    return rows
+
+
+def zoo_rows(found: Sequence[Record]) -> list[Row]:
+    """Rows of ``gnn-zoo`` and of NAS-Bench-Graph, whose networks are ranked in two ways."""
+    rows = []
+    for space, words in SPACES.items():
+        some = [r for r in found if r.get("protocol") == "gnn-zoo" and r["space"]["name"] == space]
+        for way in ("hcdc", WEIGHTED):
+            rows += graph_rows(some, f"tab:gnns, {words}", {}, way)
     return rows
 
 
@@ -196,8 +220,8 @@ def standings_table(found: Sequence[Record]) -> str:
     """Where HCDC stands in every ranking that has records: among copies, and among all ways to rank."""
     rows = [
         *cell_rows(found),
-        *graph_rows(found, "filters-80", "tab:graphs", PAPER),
-        *graph_rows(found, "gnn-zoo", "tab:gnns", {}),
+        *graph_rows([r for r in found if r.get("protocol") == "filters-80"], "tab:graphs", PAPER),
+        *zoo_rows(found),
         *fold_rows(found),
         *nested_rows(found),
     ]

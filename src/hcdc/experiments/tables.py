@@ -24,6 +24,7 @@ from hcdc.core.files import write_atomic
 from hcdc.experiments import (
     cell_tables,
     graph_tables,
+    pay_tables,
     published_tables,
     table_rank_tables,
     trust_tables,
@@ -51,6 +52,8 @@ TABLES: dict[str, tuple[str | None, Callable[[Sequence[Record]], str]]] = {
     "pick": ("filters-80", graph_tables.pick_table),
     "cost": ("filters-80", graph_tables.cost_table),
     "trainings": ("graphs-cost", graph_tables.trainings_table),
+    "pays": ("graphs-pay", pay_tables.pays_table),
+    "pays-picks": ("graphs-pay-picks", pay_tables.picks_table),
     "gcn": ("gcn-accuracy", published_tables.gcn_table),
     "convnet": ("convnet-accuracy", published_tables.convnet_table),
     "others": ("filters-80", graph_tables.others_table),

@@ -40,7 +40,7 @@ class GNNManifold(Filters80):
     title = "filters by accuracy on a condensed and on the original graph"
     scales: ClassVar = {
         "smoke": Scale({**QUICK, "methods": ("random",)}),
-        "small": Scale({"candidates": 60}, takes="an hour on one core"),
+        "small": Scale({"candidates": 60}, takes="ten minutes on one core"),
         "paper": Scale(takes="an hour on a GPU"),
     }
 
@@ -77,7 +77,8 @@ class GNNManifold(Filters80):
             across, up = accuracies(record)
             axes.scatter(across[1:], up[1:], s=16, color="#0072B2", alpha=0.65, linewidths=0)
             axes.scatter(across[:1], up[:1], s=50, color="#D00000", label="C is a multiple of L")
-            axes.set_title("{}, {} nodes by {}".format(*graph), fontsize=10)
+            dataset, size, method = graph
+            axes.set_title(f"{dataset}, {size} nodes by {TITLES.get(method, method)}", fontsize=10)
             axes.set_xlabel("accuracy on the condensed graph, %")
             axes.set_ylabel("accuracy on the original graph, %")
             axes.legend(fontsize=8, frameon=False)

@@ -21,7 +21,8 @@ from hcdc.experiments.reproductions._frame import Record, Reproduction, Scale, T
 from hcdc.experiments.reproductions.filters_80 import QUICK, Filters80
 from hcdc.reporting import draw_rank_colours
 
-FILTERS = "filters"
+FILTERS, COPIES = "filters", "-eight"
+"""The source that is no file; the kind of records with copies of all methods."""
 NAMES = {
     "HCDC": 0.74, "random copy": PAPER["random"], "K-Center": PAPER["kcenter"],
     "Herding": PAPER["herding"], **{name: PAPER[name.lower()] for name in ("DC", "DSA", "DM", "KIP", "TM")},
@@ -35,12 +36,11 @@ class Ranks(Reproduction):
     """One figure of rankings.
 
     Attributes:
-        sources: Files of records of ``nas201``; ``filters`` ranks a few filters instead.
-        kind: Which records of a file: ``-eight`` are those with copies of all methods.
+        sources: Files of records of ``nas201``; those with copies of all methods are drawn. ``filters`` ranks
+            a few filters instead.
     """
 
     sources: tuple[str, ...] = ("records/nas201-cifar10.jsonl",)
-    kind: str = "-eight"
 
     name = "ranks"
     label = "fig:ranks"
@@ -69,10 +69,13 @@ class Ranks(Reproduction):
             found = quick.judged(made, small, work, rivals=True)
             return [{"seed": unit["seed"], "title": "filters of a small graph", "ranked": found}]
         every = [r for r in records.read(unit["source"]) if r.get("protocol") == "nas201"]
-        mine = [r for r in every if kind_of(r) == self.kind]
+        mine = [r for r in every if kind_of(r) == COPIES]
         if not mine:
-            raise InputError(f"--set kind={self.kind}: '{unit['source']}' has no such records of nas201")
-        drawn, title = typical(mine, of_copies=self.kind == "-eight")
+            raise InputError(
+                f"--set sources={unit['source']}: no records of nas201 with eight initialisations, which "
+                "have the copies of all methods"
+            )
+        drawn, title = typical(mine, of_copies=True)
         return [{"seed": unit["seed"], "title": title, "ranked": drawn.to_json()}]
 
     def table(self, found: Sequence[Record]) -> Table:
