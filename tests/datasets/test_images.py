@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import logging
 import os
+import re
 import tarfile
 
 import numpy as np
@@ -897,3 +898,11 @@ def test_pictures_stand_as_they_were_taken(tmp_path):
     assert found.shape == (3, 4, 6)
     wanted = torch.from_numpy(np.rot90(pixels(1, 6, 4, 3, seed=0)[0], -1).copy()).permute(2, 0, 1)
     assert any(torch.equal(x, wanted) for part in (found.train, found.val, found.test) for x in part.x)
+
+
+def test_few_drawn_validation_images_are_a_warning(caplog):
+    with caplog.at_level(logging.WARNING, "hcdc"):
+        data((pixels(900, 4, 4), numbers(900)))
+        assert not caplog.text
+        data((pixels(120, 4, 4), numbers(120)))
+    assert re.search(r"only \d+ validation images were set apart.*folder val/ beside train/", caplog.text)

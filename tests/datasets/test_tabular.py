@@ -171,7 +171,7 @@ def test_missing_values_name_the_column(tmp_path):
 
 
 def test_other_refusals(tmp_path):
-    assert "choose one of: height, age" in refused(frame())
+    assert "pass target=, one of: height, age" in refused(frame())
     assert "did you mean 'kind'?" in refused(frame(), target="kin")
     assert "raw text is not supported" in refused(
         pandas.DataFrame({"t": [f"text {k}" for k in range(300)], "y": [0, 1] * 150}), target="y"

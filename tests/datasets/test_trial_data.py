@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import TensorDataset
 
 from hcdc import CondensedDataset, FullData, InputError
 from hcdc.datasets import Effort, Graph, Nodes, Rows, TrialData
@@ -139,7 +138,6 @@ def test_a_copy_takes_the_type_that_was_passed():
     arrays = TrialData.of_copy(small, 0, full())
     assert all(isinstance(array, np.ndarray) for array in arrays.train)
     assert np.array_equal(arrays.train[0], X[:10])
-    assert isinstance(TrialData.of_copy(small, 0).train, TensorDataset)
     rows = pandas.DataFrame({"late": np.array(["no", "yes"])[Y], "a": X[:, 0], "b": X[:, 1]})
     frame = TrialData.of_copy(small, 0, FullData(rows, rows, target="late"))
     assert frame.train.to_dict("list") == rows[:10].to_dict("list")
@@ -182,7 +180,7 @@ def test_a_copy_in_a_study_of_ones_own():
     def objective(trial, data):
         cut = trial.suggest_float("cut", -1, 1)
         seen.append((data.seed, float(torch.rand(())), data.steps(1000)))
-        return data.score(data.val.tensors[0][:, 0] - cut)
+        return data.score(data.val[0][:, 0] - cut)
 
     def run():
         study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
@@ -200,6 +198,23 @@ def test_a_copy_in_a_study_of_ones_own():
     assert first.best_value == pytest.approx(expected)
 
 
+def test_a_copy_of_a_table_alone_is_a_pair_of_arrays():
+    data = TrialData.of_copy(table(), 0)
+    assert [type(array) for pair in (data.train, data.val) for array in pair] == [np.ndarray] * 4
+    x, y = next(iter(data.loader("train", batch_size=4)))
+    assert (x.dtype, y.dtype) == (torch.float32, torch.int64)
+
+
+def test_a_study_that_minimises_is_refused():
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    run = table().objective(lambda trial, data: trial.suggest_float("x", 0, 1))
+    for directions in (["minimize"], ["maximize", "minimize"]):
+        with pytest.raises(InputError, match=r"the study minimises, but a higher data\.score is better"):
+            optuna.create_study(directions=directions).optimize(run, n_trials=1)
+    assert run(optuna.trial.FixedTrial({"x": 0.5})) == 0.5  # it belongs to no study
+
+
 def test_outputs_that_do_not_fit_are_refused():
     data = full().trial(0)
     with pytest.raises(InputError, match="49 outputs for 50 examples"):
@@ -210,3 +225,14 @@ def test_outputs_that_do_not_fit_are_refused():
         data.loader("tset")
     with pytest.raises(InputError, match="has 2 classes and the full data 3"):
         TrialData.of_copy(table(), 0, full(num_classes=3))
+
+
+def test_a_metric_without_weights_is_enough():
+    x, y = np.zeros((8, 1)), np.arange(8) % 2
+    full = FullData((x, y), (x, y), metric=lambda y, outputs: -abs(y - outputs).mean())
+    assert full.trial(0).score(np.ones(8)) == -0.5
+    weighted = {"seed": 0, "metric": full.metric, "weight": np.ones(8)}
+    with pytest.raises(InputError, match="the metric takes no sample_weight"):
+        TrialData(full.parts, **weighted)
+    weighted["metric"] = lambda y, outputs, sample_weight=None: float(sample_weight.sum())
+    assert TrialData(full.parts, **weighted).score(np.ones(8)) == 8

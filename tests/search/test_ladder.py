@@ -80,7 +80,7 @@ def test_failures_are_kept_apart_and_never_win():
 
 
 def test_nothing_works():
-    with pytest.raises(HcdcError, match="first five candidates all failed on rung 'cheap': it failed"):
+    with pytest.raises(HcdcError, match="first five candidates all failed on rung 'full': it failed"):
         climbed(Square(fails=lambda config: True))
 
 

@@ -168,7 +168,7 @@ def test_an_objective_that_always_fails_ends_in_a_sentence(clock):
         trial.suggest_float("x", 0, 1)
         raise KeyError("target")
 
-    with pytest.raises(HcdcError, match=r"the first 5 trials all failed on rung 'subset:0.1': KeyError"):
+    with pytest.raises(HcdcError, match=r"first trials all failed, also on rung 'full': KeyError"):
         search(objective, full(), budget=20)
     with pytest.raises(InputError, match="nothing to search"):
         search(lambda trial, data: 1.0, full(), budget=20)
@@ -213,7 +213,7 @@ def test_what_depends_on_the_rung_is_refused(clock):
             return 0.0
 
     problem = ObjectiveProblem(swallows, full())
-    with pytest.raises(InputError, match="does not contain"):
+    with pytest.raises(InputError, match="a range must be the same in every trial"):
         problem.trial(problem.rungs[0], {"x": 50.0}, 0)
 
 

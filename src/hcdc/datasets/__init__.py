@@ -2,7 +2,7 @@
 
 from hcdc.datasets._condensed import CondensedDataset, record_path
 from hcdc.datasets._dataset import Dataset, SplitData, fingerprint
-from hcdc.datasets._door import NAMES, register_data, reopen
+from hcdc.datasets._door import NAMES, OBJECTS, register_data, reopen
 from hcdc.datasets._door import load as data
 from hcdc.datasets._full_data import FullData
 from hcdc.datasets._graph import Graph, GraphData, Matrix, Nodes, normalise_dense
@@ -14,6 +14,7 @@ from hcdc.datasets._trial_data import Effort, TrialData
 
 __all__ = [
     "NAMES",
+    "OBJECTS",
     "CondensedDataset",
     "Dataset",
     "Effort",

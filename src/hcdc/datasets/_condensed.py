@@ -144,17 +144,18 @@ class CondensedDataset:
     ) -> Callable[[Any], float]:
         """An objective for a study of your own: ``study.optimize(small.objective(function), n_trials=200)``.
 
-        The study must maximise: ``data.score`` is always higher for better models. Trials run one at a time,
-        because each seeds the global random streams.
+        The study must maximise, else the first trial is refused: ``data.score`` is always higher for better
+        models. Trials run one at a time, because each seeds the global random streams.
 
         Args:
             function: ``function(trial, data)`` trains on ``data.train`` and returns ``data.score(outputs)``.
-            full: The full data, if ``function`` expects its type (arrays, a DataFrame), its metric or its
-                validation part; see `TrialData.of_copy`.
+            full: The full data, if ``function`` expects its type (a DataFrame, tensors), its metric or its
+                validation part; without it, see `TrialData.of_copy`.
         """
         TrialData.of_copy(self, 0, full)  # refuse now what every trial would refuse
 
         def run(trial: Any) -> float:
+            _check_maximised(trial)
             data = TrialData.of_copy(self, derive(self.meta.get("seed") or 0, "trial", trial.number), full)
             with global_streams(data.seed):
                 return function(trial, data)
@@ -308,6 +309,16 @@ class CondensedDataset:
                 source = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in source.items())
             lines.append(("probes", f"{len(probes['configs'])} candidates, results: {source}"))
         return lines
+
+
+def _check_maximised(trial: Any) -> None:
+    """Refuse a trial of an Optuna study that minimises; other trials do not tell."""
+    for direction in getattr(getattr(trial, "study", None), "directions", ()):
+        if direction.name != "MAXIMIZE":
+            raise InputError(
+                "the study minimises, but a higher data.score is better; create it with "
+                "optuna.create_study(direction='maximize')"
+            )
 
 
 def record_path(file: str | os.PathLike[str]) -> Path:

@@ -6,11 +6,11 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable, Mapping
-from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hcdc.core.errors import InputError, unknown_name
+from hcdc.core.seeds import check_seed
 from hcdc.datasets._arxiv import arxiv
 from hcdc.datasets._dataset import Dataset
 from hcdc.datasets._embedded import embedded
@@ -29,10 +29,12 @@ Reader = TypeVar("Reader", bound=Callable[..., Dataset])
 NAMES = (*PLACES, "ogbn-arxiv", *EMBEDDED, *IMAGE_NAMES)
 READERS: dict[str, Callable[..., Dataset]] = {}
 """Readers registered by users and plugins, by name."""
-ROADS = (
-    "a name (see hcdc.datasets.NAMES), a path (.npz, .csv, .parquet, a folder of images), a PyG Data object, "
-    "a pandas DataFrame with target=, a torch or Hugging Face Dataset of images, or arrays (x, y)"
+FILES = "a name (see hcdc.datasets.NAMES) or a path (.npz, .csv, .parquet, a folder of images)"
+OBJECTS = (  # only in Python
+    ", or an object: a PyG Data, a pandas DataFrame with target=, a torch or Hugging Face Dataset of images, "
+    "or arrays (x, y)"
 )
+ROADS = FILES + OBJECTS
 
 
 def register_data(name: str) -> Callable[[Reader], Reader]:
@@ -83,7 +85,7 @@ def load(
         >>> hcdc.data("citeseer-embedded").num_classes
         6
     """
-    _check_seed(seed)
+    check_seed(seed)
     if isinstance(source, Dataset):
         return source
     if (image is not None or label is not None) and not takes_columns(source):
@@ -147,11 +149,6 @@ def reopen(description: Mapping[str, Any], download: bool = True) -> Dataset:
 
 def _plain(name: str) -> str:
     return name.lower().replace("-", "_")
-
-
-def _check_seed(seed: object) -> None:
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
-        raise InputError(f"seed {seed!r}: give a whole number, 0 or more")
 
 
 def _from_text(

@@ -24,8 +24,9 @@ class FullData:
             DataFrame (with ``target``), or a PyG ``Data`` with ``train_mask`` and ``val_mask``.
         val: Validation part, of the same type; leave it out for a PyG ``Data``.
         test: Test part: only shown, never used to choose.
-        metric: ``metric(y, outputs, sample_weight=w)``, higher is better; ``w`` is None except on weighted
-            sets. By default accuracy for classes and minus the RMSE for values.
+        metric: ``metric(y, outputs)``, higher is better. For copies with weighted validation sets it must
+            also take ``sample_weight``, which is None elsewhere. By default accuracy for classes and minus
+            the RMSE for values.
         num_classes: Number of classes, if the labels do not tell.
         target: Column to predict in a DataFrame.
 
@@ -47,7 +48,7 @@ class FullData:
         target: str | None = None,
     ):
         if metric is not None and not callable(metric):
-            raise InputError(f"metric {metric!r}: pass a function metric(y, outputs, sample_weight)")
+            raise InputError(f"metric {metric!r}: pass a function metric(y, outputs)")
         first = passed(train, "train", target)
         if val is None and hasattr(train, "edge_index"):
             val, test = train, train if test is None and train.get("test_mask") is not None else test

@@ -22,6 +22,8 @@ log = logging.getLogger("hcdc")
 
 LONGEST_SIDE = 64
 TEST_SHARE = 0.2
+FEW, FEW_PER_CLASS = 50, 5
+"""Validation images, in total and per class, below which a warning is due."""
 VALIDATION_SHARE = 0.1
 
 Array = NDArray[Any]
@@ -111,6 +113,12 @@ def image_data(
         words += f"; images resized from {shapes} pixels (averages over areas)"
     words += f"; {left_out}" if left_out else ""
     log.info("%s: %s", name, words)
+    drawn = "val" not in parts and not isinstance(split, (tuple, list))
+    if drawn and (len(val) < FEW or int(np.bincount(val.y.numpy()).min()) < FEW_PER_CLASS):
+        log.warning(
+            "%s: only %d validation images were set apart, so scores are coarse and noisy; put more into a "
+            "folder val/ beside train/, or pass split=(train, val, test) in Python", name, len(val),
+        )  # fmt: skip
     mean, std = channel_statistics(train.x)
     return ImageData(
         name=name,

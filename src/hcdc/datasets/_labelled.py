@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils.data import TensorDataset
 
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.labels import members
@@ -121,6 +122,10 @@ class LabelledSet(ABC):
     def details(self, name: str, num_classes: int | None) -> list[tuple[str, str]]:
         """More (label, text) lines for ``hcdc inspect``; ``name`` is ``"S_train"`` or ``"S_val"``."""
         return []
+
+    def as_passed(self, part: str) -> Any:
+        """What an objective gets if no full data says otherwise: a torch Dataset of pairs."""
+        return TensorDataset(self.tensors()["x"].cpu(), self.y.cpu())
 
     def to_pyg(self, part: str) -> Any:
         """The set as PyG ``Data``; only graphs can be converted."""

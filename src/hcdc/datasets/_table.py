@@ -25,6 +25,10 @@ class Rows(Examples):
     noun = "rows"
     axes = ("n", "d")
 
+    def as_passed(self, part: str) -> Any:
+        """Numpy arrays ``(x, y)``."""
+        return self.x.detach().cpu().numpy(), self.y.cpu().numpy()
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TableData(Dataset):

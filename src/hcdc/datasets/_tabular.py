@@ -66,7 +66,9 @@ def from_frame(
     """
     columns = [str(column) for column in frame.columns]
     if target is None:
-        raise InputError(f"{name}: target= names no column to predict; choose one of: {', '.join(columns)}")
+        raise InputError(
+            f"{name}: which column is to be predicted? pass target=, one of: {', '.join(columns)}"
+        )
     if target not in columns:
         raise unknown_name("target", target, columns)
     if len(set(columns)) < len(columns):
@@ -214,6 +216,8 @@ def _table(
         raise InputError(
             f"{name}: there are {len(x)} rows and {len(values)} targets; one target per row is needed"
         )
+    if not len(x):
+        raise InputError(f"{name}: the table has no rows")
     if x.shape[1] == 0:
         raise InputError(f"{name}: there is no feature column besides the target")
     x = x.astype(np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 from collections.abc import Callable, Mapping
@@ -11,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 from hcdc.core.errors import InputError
+from hcdc.core.ranks import share_error
 from hcdc.core.seeds import stream
 from hcdc.datasets._labelled import LabelledSet
-from hcdc.datasets._passed import Labels, Passed, PassedDataset, PassedGraph, to_numpy
+from hcdc.datasets._passed import Labels, Passed, PassedGraph, passed, to_numpy
 
 if TYPE_CHECKING:
     from hcdc.datasets._condensed import CondensedDataset
@@ -62,6 +64,8 @@ class TrialData:
         seed: Seed of this trial, below 2^31; global streams are seeded with it already.
         asked: The largest budget that the objective asked `steps` or `epochs` for, by name.
         parts_scored: Scores so far by part.
+        errors: Standard errors of scores on the validation part, by score: how far they would differ with
+            other validation rows. Those of a user's metric are not known.
     """
 
     def __init__(
@@ -76,16 +80,24 @@ class TrialData:
         weight: Array | None = None,
         by_loss: bool = False,
     ):
+        if weight is not None and metric is not None and not takes_weight(metric):
+            raise InputError(
+                "the validation set of this copy is weighted, and the metric takes no sample_weight; write "
+                "metric(y, outputs, sample_weight=None), or use a copy without weights"
+            )
         self._parts, self._classes, self._metric = parts, classes, metric
         self._effort, self._weight, self._by_loss = effort or Effort(), weight, by_loss
         self.seed, self.is_condensed = seed % 2**31, is_condensed
         self.asked: dict[str, int] = {}
         self.parts_scored: dict[str, float] = {}
+        self.errors: dict[float, float] = {}
         self._batch: int | None = None
 
     @classmethod
     def of_copy(cls, small: CondensedDataset, seed: int, full: FullData | None = None) -> TrialData:
-        """A copy for one trial, in the type of ``full``: without it, Datasets of tensors or PyG ``Data``.
+        """A copy for one trial, in the type of ``full``.
+
+        Without it a table is a pair of numpy arrays, images are a Dataset of tensors, a graph a PyG ``Data``.
 
         Args:
             small: The copy.
@@ -220,24 +232,29 @@ class TrialData:
         if len(found) != len(y):
             raise InputError(f"data.score got {len(found)} outputs for {len(y)} examples of data.{split}")
         weight = self._weight if split == "val" else None
+        error = math.nan
         if self._metric is not None:
-            score = float(self._metric(y, found, sample_weight=weight))
+            weighted = {"sample_weight": weight} if takes_weight(self._metric) else {}
+            score = float(self._metric(y, found, **weighted))
         elif self._classes is None:
-            score = _minus_rmse(y, found, weight)
+            score, error = _minus_rmse(y, found, weight)
         else:
-            score = self._of_classes(y, found, weight, probabilities, values)
+            score, error = self._of_classes(y, found, weight, probabilities, values)
         self.parts_scored[split] = score
+        if split == "val" and math.isfinite(error):
+            self.errors[score] = error
         return score
 
     def _of_classes(
         self, y: Labels, outputs: NDArray[Any], weight: Array | None, probabilities: bool, values: bool
-    ) -> float:
+    ) -> tuple[float, float]:
+        """The score and its standard error."""
         classes = self._classes
         assert classes is not None
         if values:
             if self._by_loss:
                 raise InputError("this copy ranks by loss; give data.score logits or probabilities")
-            return float(np.average(outputs.reshape(len(y)) == y, weights=weight))
+            return _share(outputs.reshape(len(y)) == y, weight)
         table = outputs.astype(np.float64)
         if table.size == len(y) and len(classes) == 2:
             column = table.reshape(-1, 1)
@@ -248,19 +265,44 @@ class TrialData:
                 f"classes; give one column per class, or values=True for predicted labels"
             )
         if np.isnan(table).any():
-            return math.nan
+            return math.nan, math.nan
         index = np.searchsorted(classes, y.reshape(-1))
         if self._by_loss:
             logs = np.log(np.maximum(table, 1e-12)) if probabilities else log_softmax(table, axis=1)
-            return float(np.average(logs[np.arange(len(y)), index], weights=weight))
-        return float(np.average(table.argmax(1) == index, weights=weight))
+            return _mean(logs[np.arange(len(y)), index], weight)
+        return _share(table.argmax(1) == index, weight)
 
 
-def _minus_rmse(y: Labels, outputs: NDArray[Any], weight: Array | None) -> float:
+def takes_weight(metric: Callable[..., float]) -> bool:
+    """Whether a metric has the argument ``sample_weight``."""
+    try:
+        found = inspect.signature(metric).parameters
+    except (TypeError, ValueError):  # a function that is not written in Python
+        return True
+    return "sample_weight" in found or any(p.kind is p.VAR_KEYWORD for p in found.values())
+
+
+def _mean(values: Array, weight: Array | None) -> tuple[float, float]:
+    """The mean of ``values [m]`` and its standard error."""
+    mean = float(np.average(values, weights=weight))
+    weights = np.ones(len(values)) if weight is None else weight
+    return mean, math.sqrt(float((weights**2 * (values - mean) ** 2).sum())) / float(weights.sum())
+
+
+def _share(right: NDArray[np.bool_], weight: Array | None) -> tuple[float, float]:
+    """The share of ``right [m]`` and its standard error."""
+    share = float(np.average(right, weights=weight))
+    count = len(right) if weight is None else float(weight.sum()) ** 2 / float((weight**2).sum())
+    return share, share_error(share, count)
+
+
+def _minus_rmse(y: Labels, outputs: NDArray[Any], weight: Array | None) -> tuple[float, float]:
+    """Minus the root of the mean squared error, and its standard error."""
     if outputs.size != y.size:
         raise InputError(f"data.score got outputs of shape {outputs.shape} for values of shape {y.shape}")
     errors = (outputs.reshape(y.shape).astype(np.float64) - y) ** 2
-    return -math.sqrt(float(np.average(errors.reshape(len(y), -1).mean(1), weights=weight)))
+    mean, error = _mean(errors.reshape(len(y), -1).mean(1), weight)
+    return -math.sqrt(mean), error / (2 * math.sqrt(mean)) if mean else 0.0
 
 
 def _like(full: FullData | None, part: LabelledSet, name: str) -> Passed:
@@ -268,15 +310,13 @@ def _like(full: FullData | None, part: LabelledSet, name: str) -> Passed:
     if full is not None:
         named = full.classes is not None and not np.issubdtype(full.classes.dtype, np.integer)
         return full.parts[name].like(part, name, full.classes if named else None)
-    if part.kind == "graph":
-        return PassedGraph(part.to_pyg(name), f"{name}_mask")
-    return PassedDataset(TensorDataset(part.tensors()["x"].cpu(), part.y.cpu()))
+    return passed(part.as_passed(name), name)
 
 
-def _weight(val: LabelledSet | None, passed: Passed) -> Array | None:
+def _weight(val: LabelledSet | None, given: Passed) -> Array | None:
     """Weights of the validation examples, in the order of their labels."""
     if val is None or val.weight is None:
         return None
-    if isinstance(passed, PassedGraph):
-        return to_numpy(passed.value.node_weight)[passed.nodes]
+    if isinstance(given, PassedGraph):
+        return to_numpy(given.value.node_weight)[given.nodes]
     return to_numpy(val.weight)

@@ -3,6 +3,7 @@
 The room can be called: ``hcdc.search(objective, full, budget="30m")`` is ``hcdc.search.search(...)``.
 """
 
+import inspect
 import sys
 from types import ModuleType
 
@@ -18,22 +19,24 @@ from hcdc.search._distributions import (
     distribution,
 )
 from hcdc.search._executor import Executor
-from hcdc.search._ladder import Ladder, LadderSettings
+from hcdc.search._ladder import Ladder
 from hcdc.search._objective import ObjectiveProblem
 from hcdc.search._optuna import from_optuna, to_optuna
 from hcdc.search._optuna_store import OptunaStore
 from hcdc.search._plan import plan
-from hcdc.search._prepare import parse_budget, prepare
+from hcdc.search._prepare import USUAL_BUDGET, parse_budget, prepare
 from hcdc.search._problem import Outcome, Problem, Rung
 from hcdc.search._ray import RayExecutor
 from hcdc.search._sampler import Sampler
 from hcdc.search._search import search
+from hcdc.search._settings import LadderSettings
 from hcdc.search._store import LineStore, Store, open_store
 from hcdc.search._task_problem import TaskProblem
 from hcdc.search._trial import Trial, TrialPruned
 from hcdc.search._trust import trust
 
 __all__ = [
+    "USUAL_BUDGET",
     "CategoricalDistribution",
     "Distribution",
     "Executor",
@@ -82,3 +85,4 @@ class _Room(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Room
+__doc__ = f"{inspect.getdoc(search)}\n\n{__doc__}"  # what help(hcdc.search) shows first

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from hcdc.search._board import Board, Index, Posterior
 from hcdc.search._problem import Array
@@ -145,11 +146,27 @@ def improving(
     return picks
 
 
+def leading(outlook: Array, eligible: Index, count: int) -> list[int]:
+    """``count`` candidates that lead in draws: the first of every draw, then the second, and so on.
+
+    Quicker than `improving`. It needs no score to improve on: after many trainings the best one is far above
+    what a smooth model expects nearby, and the improvement would be hoped for where nothing is known.
+
+    Args:
+        outlook: Draws of the expected full score ``[draws, n]``.
+        eligible: Candidates to choose from.
+        count: How many.
+    """
+    order = np.argsort(-outlook[:, eligible], axis=1, kind="stable").T.ravel()
+    first = np.sort(np.unique(order, return_index=True)[1])[:count]
+    return [int(i) for i in eligible[order[first]]]
+
+
 def _log_improvement(z: Array) -> Array:
     """The logarithm of z Phi(z) + phi(z), the expected positive part of a normal variable with mean z."""
     low = z < -6
     safe = np.where(low, -6.0, z)
-    near = np.log(safe * stats.norm.cdf(safe) + stats.norm.pdf(safe))
-    far = stats.norm.logpdf(z) - 2 * np.log(np.abs(np.where(low, z, 1.0)))
+    near = np.log(safe * special.ndtr(safe) + np.exp(-(safe**2) / 2.0) / math.sqrt(2 * math.pi))
+    far = -(z**2) / 2.0 - math.log(math.sqrt(2 * math.pi)) - 2 * np.log(np.abs(np.where(low, z, 1.0)))
     found: Array = np.where(low, far, near)
     return found

@@ -136,6 +136,7 @@ class Posterior:
         free: Names of the free rungs.
         draws: Number of draws.
         rng: The random stream.
+        most: Fit each rung to at most so many candidates, the best third and random others; None takes all.
 
     Attributes:
         values: By rung, normal scores ``[draws, n]``; constant over draws where the score is known.
@@ -145,8 +146,15 @@ class Posterior:
     """
 
     def __init__(
-        self, board: Board, rungs: Sequence[str], free: Sequence[str], draws: int, rng: np.random.Generator
+        self,
+        board: Board,
+        rungs: Sequence[str],
+        free: Sequence[str],
+        draws: int,
+        rng: np.random.Generator,
+        most: int | None = None,
     ):
+        self._most = most
         self.values: dict[str, Array] = {}
         with one_blas_thread():
             self._draw(board, rungs, board.features(free), board.hint(free), draws, rng)
@@ -168,12 +176,13 @@ class Posterior:
             if len(seen):  # else its scores are given in the unit of the rung below
                 warp = Warp(scores[seen], *_expected(lower[-1][0, seen] if lower else None))
             known = warp(scores)
-            fit = self._inputs([value.mean(0) for value in lower], features, hint).take(seen)
+            some = self._some(scores, seen, rng)
+            fit = self._inputs([value.mean(0) for value in lower], features, hint).take(some)
             slopes = [*[0.0] * max(0, len(lower) - 1), *self._hinted(name, rungs) * hint.shape[1]]
             doubt = (
-                PRIOR_SLOPE**2 * lower[-1][:, seen].var(0) if lower else None
+                PRIOR_SLOPE**2 * lower[-1][:, some].var(0) if lower else None
             )  # where the rung was skipped
-            model = RungModel(fit, known[seen], rng, slopes, doubt)
+            model = RungModel(fit, known[some], rng, slopes, doubt)
             at, ahead = (self._inputs(chain, features, hint) for chain in (lower, expected))
             for chain, value in zip((lower, expected), model.draw(at, ahead, draws, rng)):
                 value[:, seen] = known[seen]
@@ -181,6 +190,16 @@ class Posterior:
             self.values[name] = lower[-1]
         self.outlook: Array = expected[-1]
         self.full: Array = warp.inverse(lower[-1])
+
+    def _some(self, scores: Array, seen: Index, rng: np.random.Generator) -> Index:
+        """The candidates that a rung is fitted to, among those it has scored."""
+        if self._most is None or len(seen) <= self._most:
+            return seen
+        order = seen[np.argsort(-scores[seen], kind="stable")]
+        top = self._most // 3
+        return np.sort(
+            np.concatenate([order[:top], rng.choice(order[top:], self._most - top, replace=False)])
+        )
 
     @staticmethod
     def _hinted(name: str, rungs: Sequence[str]) -> list[float]:

@@ -20,6 +20,7 @@ from hcdc.search._allocation import improving
 from hcdc.search._board import Board, Posterior
 from hcdc.search._problem import Problem
 from hcdc.search._store import Store
+from hcdc.search._summary import failure_warnings
 from hcdc.search._task_problem import TaskProblem
 from hcdc.spaces import from_spec
 
@@ -33,7 +34,7 @@ ALONE = "the copy alone chose it; 'hcdc evaluate' or 'hcdc trust' measure how fa
 def search_copy(
     small: CondensedDataset,
     trials: int,
-    budget: float,
+    budget: float | None,
     seed: int,
     store: Store,
     device: torch.device | str = "cpu",
@@ -44,7 +45,7 @@ def search_copy(
     Args:
         small: The condensed data set.
         trials: Most configurations to try.
-        budget: Most seconds to spend; what fits a batch is finished.
+        budget: Most seconds to spend, if there is a limit; a batch that has begun is finished.
         seed, store, device, progress: As in `hcdc.search`.
     """
     problem = TaskProblem(
@@ -57,7 +58,7 @@ def search_copy(
     total = min(trials, len(everything)) if everything is not None else trials
     phase = None if progress is None else progress.phase("trials on the copy", total)
     done, spent = board.outcomes[rung.name], 0.0
-    while len(done) < total and spent < budget:
+    while len(done) < total and (budget is None or spent < budget):
         size = min(rung.batch, total - len(done))
         configs = [board.configs[i] for i in _chosen(board, problem, rung.name, size, total, seed)]
         known = [store.outcome(rung.name, 0, config) for config in configs]
@@ -75,9 +76,10 @@ def search_copy(
         name=rung.name, candidates=len(done), failed=sum(not o.complete for o in done.values()),
         seconds=spent, price=spent / len(done), file=small.file,
     )  # fmt: skip
+    failed = failure_warnings([o.note for o in done.values() if o.state == "failed"], len(done))
     return Found(
-        best=best, seconds=spent, budget=budget, rungs=[report], warnings=[ALONE], spec=problem.spec(),
-        environment=environment(device),
+        best=best, seconds=spent, budget=budget, rungs=[report], warnings=[ALONE, *failed],
+        spec=problem.spec(), environment=environment(device),
     )  # fmt: skip
 
 

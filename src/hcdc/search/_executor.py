@@ -44,6 +44,7 @@ class Ran:
         score, state, note: See `Outcome`.
         seconds: Its own seconds, wherever it ran.
         asked, parts, weighted: What `TrialData` noted.
+        error: Standard error of the score over the validation rows; None for a value of the user's own.
     """
 
     trial: Trial
@@ -54,6 +55,7 @@ class Ran:
     asked: Mapping[str, int] = field(default_factory=dict)
     parts: Mapping[str, float] = field(default_factory=dict)
     weighted: bool = False
+    error: float | None = None
 
 
 class Executor:
@@ -88,7 +90,8 @@ def run_job(objective: Objective, full: FullData, data: MakeData, job: Job) -> R
         state = "pruned" if is_pruned(error) else "failed"
         note = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     seconds = time.perf_counter() - begun
-    return Ran(trial, score, state, note, seconds, given.asked, given.parts_scored, given.weighted)
+    noted = given.asked, given.parts_scored, given.weighted, given.errors.get(score)
+    return Ran(trial, score, state, note, seconds, *noted)
 
 
 def _score(value: Any) -> tuple[float, str]:

@@ -17,15 +17,26 @@ def mean_interval(
     differences: Sequence[float],
     bounds: tuple[float, float] = (-math.inf, math.inf),
     level: float = 0.9,
+    error: float | None = None,
 ) -> tuple[float | None, float | None]:
-    """Interval of an expected score around one observed score, given differences between repeated scores.
+    """Interval of an expected score around one observed score.
 
-    It ends at the ``bounds`` of possible scores.
+    Args:
+        score: The observed score.
+        differences: Differences between scores of repeated trainings.
+        bounds: The least and the greatest possible score; the interval ends there.
+        level: Its level.
+        error: Standard error of the score over the validation rows, if it is known.
+
+    Returns:
+        Both ends; None where nothing is known, or where repetitions agree and the error is not known.
     """
-    if not differences:
+    noise = float(np.mean(np.square(differences))) / 2 if differences else math.nan
+    total = noise + (error or 0.0) ** 2
+    if not total > 0:
         return (None, None)
-    noise = math.sqrt(float(np.mean(np.square(differences))) / 2)
-    width = float(stats.t.ppf(0.5 + level / 2, len(differences))) * noise
+    freedom = len(differences) * (total / noise) ** 2 if noise else math.inf  # Welch and Satterthwaite
+    width = float(stats.t.ppf(0.5 + level / 2, freedom)) * math.sqrt(total)
     return (max(score - width, min(score, bounds[0])), min(score + width, max(score, bounds[1])))
 
 

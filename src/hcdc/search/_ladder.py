@@ -6,7 +6,6 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,10 +18,13 @@ from hcdc.evaluation.trust import rank_estimate
 from hcdc.search._allocation import Simulation, allocate, improving
 from hcdc.search._audits import complete
 from hcdc.search._board import Board, Index, Posterior
+from hcdc.search._hurry import hurry, trainings_are_quick
 from hcdc.search._intervals import slope_is_positive
+from hcdc.search._overhead import Overhead
 from hcdc.search._prices import Prices
 from hcdc.search._problem import STEEP, Outcome, Problem, Rung
 from hcdc.search._sampler import Sampler
+from hcdc.search._settings import LadderSettings
 from hcdc.search._store import Store
 from hcdc.search._summary import summary
 
@@ -44,34 +46,14 @@ QUICK = 0.05
 """The model is fitted before each batch of full trainings if that takes at most this share of one."""
 FIRST = 4
 """Candidates on the cheapest rung before any rung is found too dear."""
+PAUSE, MOMENT = 32, 0.002
+"""Overhead is counted after so many batches at the latest. Quick trainings of this share of the budget are
+planned together."""
+TRIFLE = 0.01
+"""A last training that takes at most this share of the budget is always made."""
 AUDITING, FEWEST_AUDITS = 0.12, 8
 """At most this share of the budget is for audits in full; a rung between is too dear if it would not pay for
 so many of its candidates."""
-
-
-@dataclass(frozen=True)
-class LadderSettings:
-    """How a ladder spends its budget.
-
-    Attributes:
-        trial: Share of the budget for rungs below the full training until audits show that they pay.
-        audits: Audit sample of a rung.
-        full_audits: Audit sample of the last rung before the full training.
-        waves: The budget is spent in so many waves; after each the model is fitted again.
-        finalists: The best so many are trained again with a fresh seed; the winner once more for its score.
-        pool: Proposals per wave in an infinite space; a third of them are random.
-        draws: Posterior draws.
-        candidates: At most so many candidates are scored on the lowest paid rung; None means no limit.
-    """
-
-    trial: float = 0.2
-    audits: int = 16
-    full_audits: int = 6
-    waves: int = 8
-    finalists: int = 2
-    pool: int = 1200
-    draws: int = 48
-    candidates: int | None = None
 
 
 class Ladder:
@@ -108,22 +90,24 @@ class Ladder:
         self.paid = [rung for rung in problem.rungs if rung.share > 0]
         self.full, self.prices = self.paid[-1], Prices(self.board, self.paid)
         self.dropped: dict[str, str] = {}
+        self.warnings: list[str] = []
+        self.trials, self.failures = 0, list[str]()  # trainings on paid rungs, and why some of them failed
         self.spent: dict[str, float] = {rung.name: rung.once for rung in self.paid}
-        self.overhead, self.decisions, self.ticks = 0.0, 0, 0
+        self.overhead, self.decisions = Overhead(self.store), 0
+        self.hurried = False  # whether full trainings are quick beside decisions
         self.audits: dict[str, list[int]] = {rung.name: [] for rung in self.paid}
         self.sample: list[int] = []
         self.curve: list[tuple[float, float]] = []
         self.repeats: dict[int, dict[int, Outcome]] = {}
         self.compared = False  # whether all finalists were trained again
         self._phase = (progress or Progress()).phase("seconds of search", max(1, int(budget)))
-        self._last = time.perf_counter()
 
     # Accounts
 
     @property
     def seconds(self) -> float:
         """Seconds spent so far, everything included."""
-        return sum(self.spent.values()) + self.overhead
+        return sum(self.spent.values()) + self.overhead.seconds
 
     @property
     def kept(self) -> list[Rung]:
@@ -143,36 +127,34 @@ class Ladder:
         finalists = self.settings.finalists
         return price * (finalists + 1 if int(0.15 * self.budget / price) > finalists else 1)
 
-    def _end(self, repeat: int) -> float:
+    def end(self, repeat: int) -> float:
         """Seconds at which the last candidate must have ended: first scores leave the reserve alone."""
+        if repeat == 2:
+            return max(LAST * self.budget, self.seconds + TRIFLE * self.budget)
         if repeat:
-            return self.budget * (LAST if repeat == 2 else OVER)
-        thinking = 4 * self.overhead / max(self.ticks, 1)  # of the decisions that are still to come
+            return OVER * self.budget
+        thinking = 4 * self.overhead.mean  # of the decisions that are still to come
         return OVER * self.budget - thinking - self.reserve()
 
-    def _decide(self) -> np.random.Generator:
+    def decide(self) -> np.random.Generator:
         """The random stream of the next decision."""
         self.decisions += 1
-        self._tick()
+        self.overhead.tick()
         return numpy_stream(self.seed, "ladder", self.decisions)
-
-    def _tick(self) -> None:
-        """Count as overhead the seconds since the last call that no rung was running."""
-        self.ticks += 1
-        now = time.perf_counter()
-        self.overhead += self.store.note(f"overhead {self.ticks}", now - self._last)
-        self._last = now
 
     # Evaluation
 
     def evaluate(self, rung: Rung, indices: Sequence[int], repeat: int = 0) -> list[Outcome]:
         """Score candidates on a rung, or take what the store has; leave out what would overrun the budget."""
         found: list[Outcome] = []
-        self._tick()
-        for start in range(0, len(indices), rung.batch):
-            if repeat == 0 and rung is self.kept[0] and self._enough(rung):
+        self.overhead.tick()
+        step = self._together(rung)
+        for number, start in enumerate(range(0, len(indices), step), 1):
+            if number % PAUSE == 0:
+                self.overhead.pause()
+            if rung.name in self.dropped or (repeat == 0 and rung is self.kept[0] and self._enough(rung)):
                 break
-            some = self._affordable(rung, indices[start : start + rung.batch], repeat)
+            some = self._affordable(rung, indices[start : start + step], repeat)
             configs = [self.board.configs[i] for i in some]
             known = [self.store.outcome(rung.name, repeat, config) for config in configs]
             missing = [config for config, outcome in zip(configs, known) if outcome is None]
@@ -181,15 +163,21 @@ class Ladder:
                 if outcome is None:
                     begun = time.perf_counter()
                     outcome = next(fresh)
-                    self._last += time.perf_counter() - begun
+                    self.overhead.leave_out(time.perf_counter() - begun)
                     self.store.tell(rung.name, repeat, outcome)
                 self._account(rung, repeat, outcome)
                 found.append(outcome)
         return found
 
+    def _together(self, rung: Rung) -> int:
+        """Candidates that are planned together: a batch, or more where trainings are quick."""
+        if not self.hurried:
+            return rung.batch
+        return rung.batch * max(1, int(MOMENT * self.budget / self.prices.of(rung) / rung.batch))
+
     def _affordable(self, rung: Rung, indices: Sequence[int], repeat: int) -> list[int]:
         """The candidates that the budget has room for, in order, without those that are too dear."""
-        left, price, found = self._end(repeat) - self.seconds, self.prices.of(rung), []
+        left, price, found = self.end(repeat) - self.seconds, self.prices.of(rung), []
         for i in indices:
             seconds = self.prices.expected(rung, i, price)
             if math.isnan(seconds) or seconds <= left:
@@ -204,6 +192,9 @@ class Ladder:
     def _account(self, rung: Rung, repeat: int, outcome: Outcome) -> None:
         self.spent[rung.name] = self.spent.get(rung.name, 0.0) + outcome.seconds
         self.problem.tell(rung, outcome)
+        if rung in self.paid:
+            self.trials += 1
+            self.failures += [outcome.note] if outcome.state == "failed" else []
         if repeat == 0:
             self.board.tell(rung.name, [outcome])
             self._check_failures(rung)
@@ -219,12 +210,16 @@ class Ladder:
         self._phase.step(min(int(self.seconds), self._phase.total - 1), f"{', '.join(counts)}, {best}")
 
     def _check_failures(self, rung: Rung) -> None:
-        """Stop if nothing ever worked."""
-        outcomes = list(self.board.outcomes[rung.name].values())
-        if len(outcomes) == 5 and not any(o.complete for o in outcomes):
-            raise HcdcError(
-                f"the first five candidates all failed on rung '{rung.name}': {outcomes[-1].note}"
-            )
+        """Drop a stand-in on which nothing ever worked; stop if that is so in full."""
+        outcomes = self.board.outcomes[rung.name]
+        if len(outcomes) != 5 or any(o.complete for o in outcomes.values()):
+            return
+        failed = f"the first five candidates all failed on rung '{rung.name}'"
+        note = next(reversed(outcomes.values())).note
+        if rung not in self.kept[:-1]:
+            raise HcdcError(f"{failed}: {note}")
+        self.dropped[rung.name] = f"the first five candidates all failed: {note}"
+        self.warnings.append(f"{failed}, so it was dropped: {note}")
 
     # The climb
 
@@ -239,9 +234,12 @@ class Ladder:
             self.curve.append((self.seconds, max(outcome.score for outcome in self.known)))
         self._free_rungs()
         self._pilot()
-        for wave in range(self.settings.waves, 0, -1):
-            if not self._wave(wave):
-                break
+        if trainings_are_quick(self):
+            hurry(self)
+        else:
+            for wave in range(self.settings.waves, 0, -1):
+                if not self._wave(wave):
+                    break
         self._confirm()
         return summary(self)
 
@@ -256,11 +254,11 @@ class Ladder:
                     f"all candidates would take {needed:,.0f} s" if len(everything) else "endless candidates"
                 )
                 self.free.remove(rung.name)
-                self.dropped[rung.name] = f"too dear: {reason}"
+                self.dropped[rung.name] = f"too expensive: {reason}"
             else:
                 self.evaluate(rung, everything[2 * rung.batch :])
 
-    def _pool(self, rng: np.random.Generator) -> None:
+    def renew_pool(self, rng: np.random.Generator) -> None:
         """New proposals: a third at random, the others from the sampler or close to the best so far."""
         if self.problem.candidates() is not None:
             return
@@ -293,7 +291,7 @@ class Ladder:
 
     def _pilot(self) -> None:
         """Score a uniform sample on every rung: the audit samples, and the first data of the model."""
-        rng = self._decide()
+        rng = self.decide()
         if self.problem.candidates() is None:
             self.board.add(self.problem.propose(self.settings.pool, rng))
         order = [int(i) for i in rng.permutation(len(self.board.configs))]
@@ -325,14 +323,14 @@ class Ladder:
         self._drop_steep()
         for rung in self.kept[1:-1]:
             if FEWEST_AUDITS * self.prices.of(rung) > AUDITING * self.budget:
-                self.dropped[rung.name] = "too dear for this budget"
+                self.dropped[rung.name] = "too expensive for this budget"
 
     def _audit_size(self, rung: Rung) -> int:
         """Size of the uniform sample on a rung: as many as a small part of the budget pays for."""
         price, most = self.prices.of(rung), self.settings.audits
         if rung is not self.full:
             return max(2, min(most, int(0.05 * self.budget / price)))
-        affordable = max(0, int((self._end(0) - self.seconds) / price))
+        affordable = max(0, int((self.end(0) - self.seconds) / price))
         least = 0 if len(self.kept) > 1 else 2  # full trainings alone: the model needs a start
         return min(
             max(least, min(self.settings.full_audits, int(AUDITING * self.budget / price))), affordable
@@ -372,16 +370,19 @@ class Ladder:
         if len(self.board.outcomes[self.kept[0].name]) < 2:
             return False
         self._thin()
-        self._pool(rng := self._decide())
+        self.renew_pool(rng := self.decide())
         left = self.budget - self.seconds - self.reserve()
         prices = {rung.name: self.prices.of(rung) for rung in self.kept}
+        if left < prices[self.full.name]:
+            return False
         names = [rung.name for rung in self.kept]
         posterior = Posterior(self.board, names, self.free, self.settings.draws, rng)
         simulation = Simulation(self.board, posterior, names)
         plan = allocate(simulation, names, prices, left, self._limits())
         if plan is None:
             return False
-        log.info("plan: %s, expected best %.4g", plan.sizes, plan.value)
+        sizes = ", ".join(f"{count} on {name}" for name, count in plan.sizes.items())
+        log.info("plan for the rest of the budget: %s; expected best %.4g", sizes, plan.value)
         self._drop(plan.sizes, waves)
         below: Rung | None = None
         for rung in self.kept:
@@ -400,10 +401,10 @@ class Ladder:
 
         Full trainings come batch by batch where the model is quick beside them: it learns from each.
         """
-        quick = rung is self.full and self.overhead / max(self.ticks, 1) < QUICK * self.prices.of(rung)
+        quick = rung is self.full and self.overhead.mean < QUICK * self.prices.of(rung)
         step = rung.batch if quick else count
         for start in range(0, count, step) if quick else [0]:
-            rng = self._decide()
+            rng = self.decide()
             entered = range(len(self.board.configs)) if below is None else self.board.scored(below.name)
             scored = {*self.board.outcomes[rung.name], *self.board.outcomes[self.full.name]}
             eligible = np.array([i for i in entered if i not in scored], np.int64)
@@ -428,7 +429,7 @@ class Ladder:
         if waves == self.settings.waves:
             return
         idle = [rung for rung in self.kept[:-1] if sizes[rung.name] == 0 and not self.pays(rung)]
-        self.dropped |= {rung.name: "did not earn its seconds" for rung in idle}
+        self.dropped |= {rung.name: "not worth its cost" for rung in idle}
         for rung in self.kept[:-2]:
             if not self._adds(rung):
                 self.dropped[rung.name] = "not shown to add to what is known for free"
@@ -465,7 +466,7 @@ class Ladder:
 
     def _again(self, index: int, repeat: int) -> bool:
         """Train a candidate once more; whether the budget had room for it."""
-        self._decide()
+        self.decide()
         found = self.evaluate(self.full, [index], repeat)
         for outcome in found:
             if outcome.complete:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -95,6 +96,42 @@ class LearnedSpace:
             if pure:
                 found[name] = min(pure, key=lambda some: some[0])[1:]
         return found
+
+    @property
+    def combinations(self) -> float:
+        """Configurations if every parameter is always read; infinite where one is real."""
+        return math.prod(dist.values for dist in self.distributions.values())
+
+    def size(self) -> float:
+        """Number of configurations: `combinations`, or infinite unless trials show that nothing is missing.
+
+        That is the case if each of them read all parameters, and every value of those with few was tried: a
+        value that was not may lead to a parameter that nobody has met.
+        """
+        whole = all(self._reads[name] == len(self._trials) for name in self.distributions)
+        tried = all(len(self._tried(name)) >= self.distributions[name].values for name in self._few())
+        return self.combinations if whole and tried else math.inf
+
+    def unexplored(self, rng: np.random.Generator) -> Config:
+        """A random configuration with values that no trial has tried, where there are such."""
+        config = self.propose(1, rng)[0]
+        for name in self._few():
+            tried = self._tried(name)
+            fresh = (
+                value
+                for _ in range(10 * MOST_VALUES)
+                if repr(value := self.distributions[name].draw(rng)) not in tried
+            )
+            config[name] = next(fresh, config.get(name, self.distributions[name].draw(rng)))
+        return config
+
+    def _few(self) -> list[str]:
+        """Parameters with few values."""
+        return [name for name, dist in self.distributions.items() if dist.values <= MOST_VALUES]
+
+    def _tried(self, name: str) -> set[str]:
+        """Values of a parameter in trials that ran to their end."""
+        return {repr(params[name]) for params in self._trials if name in params}
 
     def reads(self, config: Config, name: str) -> bool:
         """Whether the objective is expected to read a parameter of a configuration."""

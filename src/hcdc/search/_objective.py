@@ -17,9 +17,10 @@ from hcdc.core.errors import HcdcError, InputError
 from hcdc.core.records import jsonable
 from hcdc.core.seeds import derive, numpy_stream
 from hcdc.datasets import CondensedDataset, Effort, FullData, TrialData
+from hcdc.search._code import code_fingerprint
 from hcdc.search._distributions import Distribution, distribution
 from hcdc.search._executor import Executor, Job, MakeData, Objective, Ran
-from hcdc.search._learned_space import LearnedSpace
+from hcdc.search._learned_space import MOST_VALUES, LearnedSpace
 from hcdc.search._problem import Array, Outcome, Problem, Rung
 from hcdc.search._pruning import UNPRUNED, MedianRule, OptunaPruning
 from hcdc.search._store import Store
@@ -33,6 +34,8 @@ WHOLE_RUNGS = ("short:0.1",)
 """The same for graphs: a subset would cost as much as the whole."""
 QUICK = 2.0
 """Seconds of a trial after which the next dearer rung is measured too, not extrapolated."""
+EXPLORING = 10.0
+"""Seconds for trials that look for conditional parameters before a space is called finite."""
 SCOUTS = 5
 """Trials that may fail before the search gives up on an objective."""
 NO_SHORT = (
@@ -96,6 +99,7 @@ class ObjectiveProblem(Problem):
         if pruner is not None and self.executor.elsewhere:
             raise InputError("pruner= works in one process only; leave out the pruner or the backend")
         self._given = None if pruner is None else OptunaPruning(pruner)
+        self.code = code_fingerprint(objective)
         self.space = LearnedSpace()
         self.warnings: list[str] = []
         self._copies: dict[str, str] = {}
@@ -184,24 +188,46 @@ class ObjectiveProblem(Problem):
     def scout(self, store: Store, seed: int, budget: float = math.inf) -> None:
         """Run one trial on the cheapest rung to learn the parameters and whether there is a short training.
 
-        If it fails, up to four others follow. Their seconds are the price to enter that rung.
+        If it fails, up to four others follow. A stand-in on which all of them fail is dropped, and the next
+        rung is tried. The seconds of these trials are the price to enter the first rung that is left.
         """
-        first = self.rungs[0]
-        for attempt in range(SCOUTS):
-            config: Config = {} if not attempt else {"scout": attempt}
-            kept = store.outcome(first.name, -1, config)
-            outcome = kept or self.trial(first, config, derive(seed, "scout", attempt))
-            if kept is None:
-                store.tell(first.name, -1, outcome)
-            first.once += outcome.seconds
-            self._learn(outcome)
-            if outcome.complete:
+        seconds, failed = 0.0, ""
+        while True:
+            outcome, spent = self._scouted(self.rungs[0], store, seed, failed)
+            seconds, failed = seconds + spent, outcome.note
+            if outcome.complete or len(self.rungs) == 1:
                 break
+            self._unusable(self.rungs.pop(0), failed)
         if not outcome.complete:
-            raise HcdcError(f"the first {SCOUTS} trials all failed on rung '{first.name}': {outcome.note}")
+            raise HcdcError(f"the first trials all failed, also on rung '{self.rungs[0].name}': {failed}")
         if not self.space.distributions:
             raise InputError("the objective asks the trial for no parameter, so there is nothing to search")
         self._settle(outcome.told["asked"])
+        self.rungs[0].once += seconds
+
+    def _scouted(self, rung: ObjectiveRung, store: Store, seed: int, failed: str) -> tuple[Outcome, float]:
+        """The first trial on a rung that is complete, else the last one, and the seconds of all.
+
+        A trial that fails as those on the rung below did (``failed``) says enough.
+        """
+        seconds = 0.0
+        for attempt in range(SCOUTS):
+            config: Config = {} if not attempt else {"scout": attempt}
+            kept = store.outcome(rung.name, -1, config)
+            outcome = kept or self.trial(rung, config, derive(seed, "scout", attempt))
+            if kept is None:
+                store.tell(rung.name, -1, outcome)
+            seconds += outcome.seconds
+            self._learn(outcome)
+            if outcome.complete or outcome.note == failed:
+                break
+        return outcome, seconds
+
+    def _unusable(self, rung: ObjectiveRung, note: str) -> None:
+        """Say that a stand-in was dropped because the objective fails on it."""
+        text = f"rung '{rung.name}' is left out: the objective fails on it ({note})"
+        self.warnings.append(text)
+        log.warning("%s", text)
 
     def forecast(self, budget: float, seed: int) -> dict[str, float]:
         """Seconds per trial by rung, from one on the cheapest rung and more while they are quick."""
@@ -217,11 +243,23 @@ class ObjectiveProblem(Problem):
             else:
                 price = measured[known.name] * rung.share / known.share
             measured[rung.name] = max(price, 1e-9)
+        self._explore(budget / measured[self.rungs[-1].name], rng, seed)
         return measured
 
+    def _explore(self, affordable: float, rng: np.random.Generator, seed: int) -> None:
+        """Where all configurations seem affordable in full, look for parameters that few of them read."""
+        spent = 0.0
+        for number in range(MOST_VALUES):
+            if spent > EXPLORING or self.space.combinations > affordable or math.isfinite(self.size()):
+                return
+            config = self.space.unexplored(rng)
+            outcome = self.trial(self.rungs[0], config, derive(seed, "explore", number))
+            self._learn(outcome)
+            spent += outcome.seconds
+
     def size(self) -> float:
-        """Number of configurations; infinite where a parameter is real."""
-        return math.prod(dist.values for dist in self.space.distributions.values())
+        """Number of configurations; infinite where a parameter is real, or may not always be read."""
+        return self.space.size()
 
     def _settle(self, asked: Mapping[str, int]) -> None:
         """Drop the short rungs of an objective that does not ask how long to train; else set their shares."""
@@ -263,7 +301,7 @@ class ObjectiveProblem(Problem):
         told = {
             "params": trial.params, "distributions": fresh, "asked": ran.asked,
             "reports": [[k, v] for k, v in trial.reports.items() if math.isfinite(v)],
-            "user_attrs": trial.user_attrs,
+            "user_attrs": trial.user_attrs, "error": ran.error,
         }  # fmt: skip
         parts = {name: value for name, value in ran.parts.items() if name != "val"}
         return Outcome(
@@ -301,6 +339,8 @@ class ObjectiveProblem(Problem):
         if rung is self.rungs[-1] and outcome.complete:
             self._full_scored.add(config_hash(outcome.config))
             self._reports.append({int(step): value for step, value in outcome.told["reports"]})
+            if outcome.error is not None and self.full.classes is not None:
+                self.bounds = (0.0, 1.0)  # accuracy: the error of a user's metric is not known
 
     def _learn(self, outcome: Outcome) -> None:
         told = outcome.told

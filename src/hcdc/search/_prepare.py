@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from hcdc.core.errors import InputError
+from hcdc.core.seeds import check_seed
 from hcdc.datasets import CondensedDataset, FullData
 from hcdc.evaluation import task_of
 from hcdc.search._executor import Executor, Objective
@@ -20,25 +21,36 @@ from hcdc.spaces import Space
 from hcdc.tasks import Task
 from hcdc.truth import Truth, check_truth
 
-UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+USUAL_BUDGET = "30m"
+UNITS = {
+    "ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0, "h": 3600.0,
+    "hr": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0,
+}  # fmt: skip
+AMOUNT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*")
 
 
 def parse_budget(budget: str | float) -> float:
     """A budget in seconds.
 
     Args:
-        budget: A number of seconds, or a text such as ``"90s"``, ``"30m"``, ``"2h"`` or ``"1.5h"``.
+        budget: A number of seconds, or a text such as ``"90s"``, ``"30 min"``, ``"2h"`` or ``"1h30m"``.
 
     Example:
         >>> from hcdc.search import parse_budget
-        >>> parse_budget("30m"), parse_budget("1.5h"), parse_budget(20)
+        >>> parse_budget("30m"), parse_budget("1h30m"), parse_budget(20)
         (1800.0, 5400.0, 20.0)
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([smhd]?)\s*", str(budget).lower())
-    seconds = float(found[1]) * UNITS[found[2]] if found and not isinstance(budget, bool) else math.nan
+    text = str(budget).strip().lower()
+    amounts = AMOUNT.findall(text)
+    units = [UNITS.get(unit, UNITS.get(unit.removesuffix("s"))) for _, unit in amounts]
+    if len(amounts) == 1 and not amounts[0][1]:
+        units = [1.0]
+    seconds = math.nan
+    if not isinstance(budget, bool) and AMOUNT.sub("", text) == "" and None not in units:
+        seconds = sum(float(amount) * (unit or 0.0) for (amount, _), unit in zip(amounts, units))
     if not (math.isfinite(seconds) and seconds > 0):
         raise InputError(
-            f"budget {budget!r}: give a positive number of seconds, or a text such as 90s, 30m or 2h"
+            f"budget {budget!r}: give a positive number of seconds, or a text such as 90s, 30m or 1h30m"
         )
     return seconds
 
@@ -55,6 +67,9 @@ def prepare(
     pruner: Any = None,
 ) -> TaskProblem | ObjectiveProblem:
     """The problem of a task on a space, or of an objective on its full data; arguments as in `search`."""
+    check_seed(seed)
+    if isinstance(rungs, str):
+        rungs = [name.strip() for name in rungs.split(",")]
     if not isinstance(over, Space):
         if truth is not None:
             raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -15,7 +16,7 @@ RECENT, PAIRS = 24, 4
 SLOPES, OWN = 4.0, 0.25
 """Penalties of the slopes of log seconds on features, and of what a candidate takes beyond them."""
 ALIKE = 0.1
-"""Deviation of log seconds on a rung below which candidates count as equally dear."""
+"""Deviation of log seconds on a rung below which candidates count as equally expensive."""
 
 
 class Prices:
@@ -42,20 +43,20 @@ class Prices:
         return math.nan
 
     def expected(self, rung: Rung, index: int, price: float | None = None) -> float:
-        """Seconds that a candidate should take on a rung: the mean, or more if it was dear elsewhere.
+        """Seconds that a candidate should take on a rung: the mean, or more if it was expensive elsewhere.
 
-        Good candidates are often the dear ones, such as large networks, so the mean would overrun the budget.
+        Good candidates are often expensive, such as large networks, so the mean would overrun the budget.
 
         Args:
             rung: The rung.
             index: The candidate.
             price: Its price, if it is at hand.
         """
-        if index in (own := self._seconds(rung)):
-            return own[index]
+        if (own := self._taken(rung, index)) is not None:
+            return own
         price = self.of(rung) if price is None else price
         for other in reversed(self.paid[: self.paid.index(rung)] if rung in self.paid else []):
-            if seconds := self._seconds(other).get(index):
+            if seconds := self._taken(other, index):
                 return max(price, price * seconds / self._mean_of_both(other, rung))
         return price
 
@@ -107,13 +108,19 @@ class Prices:
         """Seconds of each candidate that was trained on a rung, in order."""
         return {i: o.seconds for i, o in self.board.outcomes[rung.name].items() if not o.known}
 
+    def _taken(self, rung: Rung, index: int) -> float | None:
+        """Seconds of a candidate on a rung; None if it was not trained there."""
+        outcome = self.board.outcomes[rung.name].get(index)
+        return None if outcome is None or outcome.known else outcome.seconds
+
     def _recent(self, rung: Rung) -> float | None:
         """Mean seconds of the latest candidates on a rung, without the very first if there are others."""
-        seen = list(self._seconds(rung).values())
-        return max(float(np.mean(seen[1:][-RECENT:] or seen)), 1e-9) if seen else None
+        latest = (o.seconds for o in reversed(self.board.outcomes[rung.name].values()) if not o.known)
+        seen = [*itertools.islice(latest, RECENT + 1)][::-1]
+        return max(float(np.mean(seen[1:] or seen)), 1e-9) if seen else None
 
     def _mean_of_both(self, low: Rung, high: Rung) -> float:
-        """Mean seconds on a rung of the candidates that set the price of a dearer one."""
+        """Mean seconds on a rung of the candidates that set the price of a more expensive one."""
         own = self._seconds(low)
         seen = [own[i] for i in list(self._seconds(high))[1:][-RECENT:] if own.get(i)]
         return float(np.mean(seen)) if seen else self.of(low)

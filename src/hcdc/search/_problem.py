@@ -35,7 +35,8 @@ class Outcome:
         values: Further figures of the same training that may predict the next rung (loss, jacov, ...).
         note: Why it failed.
         parts: Scores on other parts of the data (``"test"``), shown and never used to choose.
-        told: What a user's trial said, as plain JSON: parameters read, new distributions, reports.
+        told: What else is known of it, as plain JSON: parameters that a user's trial read, new distributions,
+            reports; ``"error"``, the standard error of the score over the validation rows.
     """
 
     config: Config
@@ -51,6 +52,11 @@ class Outcome:
     def known(self) -> bool:
         """Whether it was known before the search, so that its seconds say nothing."""
         return bool(self.told.get("known"))
+
+    @property
+    def error(self) -> float | None:
+        """Standard error of the score over the validation rows, if it is known."""
+        return self.told.get("error")
 
     @property
     def complete(self) -> bool:
@@ -86,11 +92,13 @@ class Problem(ABC):
         rungs: The rungs.
         bounds: The least and the greatest possible full score.
         revision: Changes whenever `features` describes candidates in another way.
+        code: Fingerprint of the user's code that scores candidates, if any does; a storage refuses another.
     """
 
     rungs: Sequence[Rung]
     bounds: tuple[float, float] = (-math.inf, math.inf)
     revision: int = 0
+    code: str | None = None
 
     @abstractmethod
     def candidates(self) -> list[Config] | None:

@@ -19,7 +19,7 @@ RETRIES = 3
 class RayExecutor(Executor):
     """Runs each trial as a task of a Ray cluster.
 
-    The driver hands over ``batch`` trials, waits for all of them and hears of them in order. What a search
+    The driver hands over ``batch`` trials, waits for all of them and reports them in order. What a search
     does follows from that number, never from the number of workers. Seconds are each trial's own, so a
     budget means the same work as in one process, and several workers spend it in less time. A trial whose
     worker dies runs again. The data is sent once per search; arrays arrive read-only. Nodes need this

@@ -10,17 +10,20 @@ from typing import Any
 import torch
 
 from hcdc.core.errors import InputError
+from hcdc.core.files import unwritable
 from hcdc.core.found import Found
 from hcdc.core.progress import Progress
+from hcdc.core.seeds import check_seed
 from hcdc.datasets import CondensedDataset, FullData
 from hcdc.search._copy_alone import search_copy
 from hcdc.search._executor import Executor, Objective
 from hcdc.search._known import known_outcomes, known_results
-from hcdc.search._ladder import Ladder, LadderSettings
-from hcdc.search._prepare import loaded_copy, parse_budget, prepare
+from hcdc.search._ladder import Ladder
+from hcdc.search._prepare import USUAL_BUDGET, loaded_copy, parse_budget, prepare
 from hcdc.search._ray import executor_of
 from hcdc.search._sampler import Sampler
-from hcdc.search._store import Store, open_store
+from hcdc.search._settings import LadderSettings
+from hcdc.search._store import CODE, Store, open_store
 from hcdc.spaces import Space
 from hcdc.tasks import Task
 from hcdc.truth import Truth
@@ -30,7 +33,7 @@ def search(
     subject: Objective | Task | CondensedDataset | str | os.PathLike[str],
     over: FullData | Space | None = None,
     *,
-    budget: str | float = "30m",
+    budget: str | float | None = None,
     seed: int = 0,
     storage: str | os.PathLike[str] | None = None,
     copies: Sequence[CondensedDataset | str | os.PathLike[str]] = (),
@@ -58,15 +61,16 @@ def search(
             or ``data.steps(n)`` says how long. Or a task. Or a condensed data set or its file, which is then
             searched alone: the best configuration by the copy, without a full score.
         over: The full data of an objective, or the search space of a task; nothing for a copy.
-        budget: Seconds, or a text such as ``"90s"``, ``"30m"`` or ``"2h"``; at most a tenth more is used.
+        budget: Seconds, or a text such as ``"90s"``, ``"30m"`` or ``"1h30m"``; at most a tenth more is used.
+            30 minutes by default; on a copy alone no limit.
         seed: Decides every draw.
         storage: File that keeps finished trials; the same call continues a search that was stopped. A new
             file is an Optuna journal if Optuna is installed and its name does not end in ``.jsonl``.
         copies: Condensed data sets, or their files, to try as stand-ins. For a task without copies, rungs and
             truth, a copy of random training examples and real validation examples is tried if it costs at
             most 1/20 of a full training, and making it 5 % of the budget.
-        rungs: Stand-ins to use, cheapest first, e.g. ``["subset:0.05", "short:3"]``; see `ObjectiveProblem`
-            and `TaskProblem`.
+        rungs: Stand-ins to use, cheapest first, e.g. ``["subset:0.05", "short:3"]`` or one text with commas;
+            see `ObjectiveProblem` and `TaskProblem`.
         trials: At most so many configurations on the cheapest stand-in; by default the budget decides. On a
             copy alone 200 by default.
         truth: Full-data results of a task, used instead of training; the budget is then counted in the
@@ -84,7 +88,8 @@ def search(
     Returns:
         What was found; ``best`` holds the parameters.
     """
-    seconds = parse_budget(budget)
+    seconds = parse_budget(USUAL_BUDGET if budget is None else budget)
+    check_seed(seed)
     if trials is not None and trials < 2:
         raise InputError(f"trials {trials}: at least 2 configurations are needed to choose from")
     if over is None and not isinstance(subject, (CondensedDataset, str, os.PathLike)):
@@ -94,21 +99,35 @@ def search(
         )
     asked = None if sampler is None else Sampler(sampler, seed)
     executor = executor_of(backend, address)
+    if storage is not None and "://" not in os.fspath(storage) and (why := unwritable(storage)):
+        raise InputError(f"storage '{os.fspath(storage)}': {why}")
     store = Store() if storage is None else open_store(storage)
     if over is None:
         small = loaded_copy(subject)  # type: ignore[arg-type]
-        return search_copy(small, trials or 200, seconds, seed, store, device, progress)
+        limit = None if budget is None else seconds
+        return search_copy(small, trials or 200, limit, seed, store, device, progress)
     problem = prepare(subject, over, copies, rungs, truth, device, seed, executor, pruner)  # type: ignore[arg-type]
     earlier = None if known is None else known_results(known, problem.fingerprint)
-    store.open({**problem.spec(), "seed": seed, "known": earlier and earlier.spec()}, problem.distributions)
+    spec = {**problem.spec(), CODE: problem.code, "seed": seed, "known": earlier and earlier.spec()}
+    store.open(spec, problem.distributions)
+    finished = f"found {seconds:g} s, {trials} trials, {_words(sampler)}, {_words(pruner)}"
+    if (kept := store.noted(finished)) is not None:  # decisions need not be taken again
+        return dataclasses.replace(Found.from_json(kept), open_studies=store.studies)
     problem.scout(store, seed, seconds)
     outcomes = known_outcomes(earlier, problem.distributions) if earlier else []
     settings = LadderSettings(candidates=trials)
     found = Ladder(problem, seconds, seed, store, settings, asked, outcomes, progress).climb()
-    return dataclasses.replace(
+    found = dataclasses.replace(
         found,
         best=None if found.best is None else problem.params(found.best),
         finalists=[{**some, "config": problem.params(some["config"])} for some in found.finalists],
         warnings=[*found.warnings, *problem.warnings],
         open_studies=store.studies,
     )
+    store.note(finished, found.to_json())
+    return found
+
+
+def _words(given: Any) -> str:
+    """A sampler or a pruner by name."""
+    return given if isinstance(given, str) else type(given).__name__

@@ -17,6 +17,8 @@ from hcdc.search._distributions import Distribution
 from hcdc.search._problem import Outcome
 
 OPTUNA_SUFFIXES = (".log", ".journal")
+CODE = "code"
+"""Where a search keeps the fingerprint of its objective's code; storages of earlier versions have none."""
 
 
 class Store:
@@ -54,7 +56,12 @@ class Store:
         self._distributions, self._data = distributions or {}, fingerprints(spec)
         kept = self.note("problem", records.jsonable(spec))
         for key, value in records.jsonable(spec).items():
-            if kept.get(key) != value:
+            if key == CODE and value != kept.get(key, value):
+                raise InputError(
+                    "the storage holds trials of an objective with other code, defaults or enclosed values; "
+                    "name another storage, or undo the change (or that of the version of Python) to continue"
+                )
+            if key != CODE and kept.get(key) != value:
                 raise InputError(
                     f"the storage holds a search with {key} = {kept.get(key)}, this one has {value}; "
                     "name another storage"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hcdc.core.found import Found, RungReport
+from hcdc.core.found import Found, Interval, RungReport
 from hcdc.core.records import environment
 from hcdc.search._audits import free_trust, rung_trust
 from hcdc.search._intervals import mean_interval
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 def summary(ladder: Ladder) -> Found:
     """The result of a climb."""
-    outcomes, warnings = ladder.board.outcomes[ladder.full.name], []
+    outcomes, warnings = ladder.board.outcomes[ladder.full.name], [*ladder.warnings]
+    warnings += failure_warnings(ladder.failures, ladder.trials)
     if any(outcome.complete for outcome in outcomes.values()):
         best: int | None = ladder.winner()
     else:
@@ -30,10 +32,13 @@ def summary(ladder: Ladder) -> Found:
         warnings.append("the budget left no room to train the winner again, so it has no fresh score")
     runs = {i: [outcomes[i].score, *(o.score for o in some.values())] for i, some in ladder.repeats.items()}
     noise = [a - b for some in runs.values() for a, b in itertools.pairwise(some)]
-    return Found(
+    interval: Interval = (None, None)
+    if last is not None:
+        interval = mean_interval(last.score, noise, ladder.problem.bounds, error=last.error)
+    found = Found(
         best=None if best is None else ladder.board.configs[best],
         score=None if last is None else last.score,
-        interval=(None, None) if last is None else mean_interval(last.score, noise, ladder.problem.bounds),
+        interval=interval,
         parts={} if last is None else dict(last.parts),
         finalists=[{"config": ladder.board.configs[i], "scores": some} for i, some in runs.items()],
         seconds=ladder.seconds,
@@ -42,10 +47,20 @@ def summary(ladder: Ladder) -> Found:
         rungs=[_report(ladder, rung) for rung in ladder.problem.rungs],
         curve=ladder.curve,
         uniform=[(o.seconds, o.score if o.complete else None) for o in _entered(ladder, ladder.full)],
-        warnings=warnings,
         spec=ladder.problem.spec(),
         environment=environment(),
     )
+    return replace(found, warnings=[*warnings, *([found.flattered] if found.flattered else [])])
+
+
+def failure_warnings(notes: Sequence[str], trials: int) -> list[str]:
+    """How many of ``trials`` failed, and the commonest of the reasons ``notes``; nothing if none did."""
+    if not notes:
+        return []
+    kind = Counter(note.partition(":")[0] for note in notes).most_common(1)[0][0]
+    often = Counter(note for note in notes if note.partition(":")[0] == kind).most_common(1)[0][0]
+    why = f"; most often {often}" if often else ""
+    return [f"{len(notes):,} of {trials:,} trials failed{why}"]
 
 
 def _entered(ladder: Ladder, rung: Rung) -> list[Outcome]:

@@ -15,6 +15,7 @@ from hcdc.condensers import condense
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress, timed
+from hcdc.core.ranks import share_error
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset
@@ -137,7 +138,9 @@ class TrainedRung(Rung):
         loss, score = result.values["val.loss"], result.values["val.score"]
         ranked = -loss if self.recipe.metric == "loss" else score
         parts = {name: result.values[f"{name}.score"] for name in self.parts if name != "val"}
-        return Outcome(config, ranked, result.seconds, parts=parts)
+        accuracy = self.recipe.metric != "loss" and self.task.num_classes is not None
+        told = {"error": share_error(score, len(self.parts["val"]))} if accuracy else {}
+        return Outcome(config, ranked, result.seconds, parts=parts, told=told)
 
 
 class FreeRung(Rung):

@@ -107,7 +107,10 @@ class Trial:
                 raise InputError(f"it has two distributions in one trial, {told(before)} and {told(dist)}")
             value = keyed_value(self._config, name, dist)
             if not dist.contains(value):
-                raise InputError(f"the configuration has {value!r}, which {told(dist)} does not contain")
+                raise InputError(
+                    f"it is {told(dist)} in this trial, which leaves out {value!r} of earlier ones; a range "
+                    "must be the same in every trial: give another range another name"
+                )
         except InputError as error:  # kept, because the objective may swallow it
             self.refusal = InputError(f"parameter '{name}': {error}")
             raise self.refusal from error
@@ -119,5 +122,7 @@ class Trial:
 def told(dist: Distribution) -> str:
     """A distribution in words, e.g. ``float(low=1, high=2)``."""
     description = dist.describe()
-    given = ", ".join(f"{k}={v}" for k, v in description["attributes"].items() if v not in (None, False))
+    given = ", ".join(
+        f"{k}={v}" for k, v in description["attributes"].items() if v is not None and v is not False
+    )
     return f"{description['name'].removesuffix('Distribution').lower()}({given})"

@@ -1,0 +1,30 @@
+"""How a ladder spends its budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LadderSettings:
+    """How a ladder spends its budget.
+
+    Attributes:
+        trial: Share of the budget for rungs below the full training until audits show that they pay.
+        audits: Audit sample of a rung.
+        full_audits: Audit sample of the last rung before the full training.
+        waves: The budget is spent in so many waves; after each the model is fitted again.
+        finalists: The best so many are trained again with a fresh seed; the winner once more for its score.
+        pool: Proposals per wave in an infinite space; a third of them are random.
+        draws: Posterior draws.
+        candidates: At most so many candidates are scored on the lowest paid rung; None means no limit.
+    """
+
+    trial: float = 0.2
+    audits: int = 16
+    full_audits: int = 6
+    waves: int = 8
+    finalists: int = 2
+    pool: int = 1200
+    draws: int = 48
+    candidates: int | None = None

@@ -1,0 +1,81 @@
+"""Trials that fail are told, and a stand-in on which all fail is left out."""
+
+import dataclasses
+
+import pytest
+from tests.search.clocks import bowl, full, told
+from tests.search.problems import Three
+
+from hcdc import HcdcError
+from hcdc.search import Ladder, LadderSettings, search
+
+QUICK = LadderSettings(waves=4, pool=120, draws=24)
+TOO_FEW = "ValueError: too few rows"
+
+
+def too_few(trial, data):
+    if len(data.train[1]) < 50:
+        raise ValueError("too few rows")
+
+
+@pytest.mark.usefixtures("quick")
+def test_failing_trials_are_told_with_the_commonest_reason(clock):
+    count = 0
+
+    def fault(trial, data):
+        nonlocal count
+        count += 1
+        if count % 4 == 3:
+            raise KeyError(f"column {count % 3}")
+        if count % 16 == 1:
+            raise RuntimeError("rare")
+
+    found = search(bowl(clock, fault=fault), full(), budget=60, seed=0)
+    (text,) = [text for text in found.warnings if "trials failed" in text]
+    assert "; most often KeyError: 'column" in text
+    failed, total = (int(word) for word in text.split() if word.isdigit())
+    assert total >= sum(rung.candidates for rung in found.rungs) + len(found.finalists)
+    assert 0.2 * total < failed < 0.4 * total
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_stand_in_on_which_the_objective_fails_is_left_out(clock, tmp_path):
+    def run():
+        return search(bowl(clock, fault=too_few), full(), budget=60, storage=tmp_path / "s.jsonl")
+
+    found = run()
+    assert [rung.name for rung in found.rungs] == ["short:0.25", "full"]
+    assert any(
+        f"'subset:0.1' is left out: the objective fails on it ({TOO_FEW})" in w for w in found.warnings
+    )
+    assert found.rungs[0].once == pytest.approx(5 * 0.4 + 1, rel=0.01)
+    assert abs(found.best["x"] - 0.3) < 0.4
+    assert told(run()) == told(found)
+
+
+def test_an_objective_that_fails_everywhere_is_soon_given_up(clock):
+    calls = []
+
+    def fault(trial, data):
+        raise KeyError("target")
+
+    with pytest.raises(HcdcError, match="first trials all failed, also on rung 'full': KeyError: 'target'"):
+        search(bowl(clock, calls, fault), full(), budget=60)
+    assert [call[:2] for call in calls] == [(40, 10)] * 5 + [(10, 100), (40, 100)]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_rung_of_the_ladder_on_which_candidates_fail_is_dropped(number):
+    problem = Three()
+    rung = problem.rungs[number]
+    run = rung.run
+    rung.run = lambda configs, seed: (
+        dataclasses.replace(o, score=float("nan"), state="failed", note="it failed")
+        for o in run(configs, seed)
+    )
+    found = Ladder(problem, 600.0, settings=QUICK).climb()
+    dropped = found.rung(rung.name)
+    assert dropped.note == "the first five candidates all failed: it failed"
+    assert (dropped.candidates, dropped.failed, dropped.pays) == (5, 5, False)
+    assert any("so it was dropped: it failed" in text for text in found.warnings)
+    assert Three.truth(found.best) > -0.05
