@@ -9,7 +9,6 @@ from scipy import stats
 
 from hcdc.core import ranks
 from hcdc.core.ranks import (
-    bootstrap,
     calibration,
     kendall,
     mean_interval,
@@ -146,49 +145,7 @@ def test_regret_is_never_negative_and_zero_for_the_truth(pair):
     assert regret(a, a) == 0
 
 
-def correlated(rng, n, rho):
-    a = rng.standard_normal(n)
-    return a, rho * a + math.sqrt(1 - rho**2) * rng.standard_normal(n)
-
-
-def test_the_bootstrap_interval_covers_as_often_as_it_says():
-    """Of 120 samples from a normal pair about 90 % of the intervals hold the true rank correlation."""
-    rho = 0.8
-    true = 6 / math.pi * math.asin(rho / 2)
-    rng = np.random.default_rng(0)
-    intervals = [bootstrap(*correlated(rng, 80, rho), draws=60, seed=k) for k in range(120)]
-    covered = np.mean([i.low <= true <= i.high for i in intervals])
-    assert 0.80 <= covered <= 0.97  # within three standard errors; few draws make it a little narrow
-    assert all(i.level == 0.9 for i in intervals)
-
-
-def test_the_bootstrap_is_that_of_its_definition():
-    """Quantiles of the statistic over the same resamples, drawn by hand."""
-    a, b = correlated(np.random.default_rng(1), 12, 0.5)
-    rng = ranks.numpy_stream(7, "bootstrap")
-    values = []
-    for _ in range(50):
-        index = rng.integers(0, 12, 12)
-        values.append(stats.spearmanr(a[index], b[index]).statistic)
-    interval = bootstrap(a, b, level=0.8, draws=50, seed=7)
-    assert interval.as_list() == pytest.approx(np.quantile(values, [0.1, 0.9]).tolist())
-    assert interval == bootstrap(a, b, level=0.8, draws=50, seed=7)
-    assert interval != bootstrap(a, b, level=0.8, draws=50, seed=8)
-
-
-def test_the_bootstrap_leaves_out_undefined_draws():
-    # of four candidates two tie: constant resamples are undefined and must not poison the rest
-    interval = bootstrap([1, 1, 2, 3], [1, 1, 2, 3], draws=300)
-    assert interval.low > 0.9
-    assert interval.high == pytest.approx(1)
-
-
-def test_the_bootstrap_interval_holds_the_estimate():
-    """Six candidates of which one is told apart by truth: draws without it are undefined, others higher."""
-    truth, proxy = [0, 0, 0, 0, 0, 1], [1, 2, 3, 4, 5, 6]
-    value = spearman(truth, proxy)
-    interval = bootstrap(truth, proxy)
-    assert interval.low <= value <= interval.high
+def test_the_interval_of_draws_holds_the_value():
     assert ranks.percentiles(0.65, np.linspace(0.66, 0.95, 100), 0.9)[0] == 0.65
     assert ranks.percentiles(0.99, np.linspace(0.66, 0.95, 100), 0.9)[1] == 0.99
 
@@ -199,12 +156,7 @@ def test_there_is_no_interval_where_many_draws_are_undefined():
         undefined[:kept] = 0.5
         undefined[kept:] = np.nan
         assert math.isfinite(ranks.percentiles(0.5, undefined, 0.9)[0]) == found
-    assert all(math.isnan(v) for v in bootstrap([1, 2], [1, 2]).as_list())
-
-
-@pytest.mark.parametrize(("a", "b"), [([1, 1, 1], [1, 2, 3]), ([1], [1]), ([], [])])
-def test_the_bootstrap_of_an_undefined_statistic_is_nan(a, b):
-    assert all(math.isnan(v) for v in bootstrap(a, b, draws=20).as_list())
+    assert all(math.isnan(v) for v in ranks.percentiles(math.nan, np.linspace(0, 1, 100), 0.9))
 
 
 def test_mean_interval_against_scipy():

@@ -40,6 +40,25 @@ def write_atomic(path: str | os.PathLike[str], content: str | bytes) -> None:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def unwritable(path: str | os.PathLike[str]) -> str:
+    """Why a file cannot be written, and what to do; empty if it can. Leaves nothing behind."""
+    place = Path(path)
+    folder = place.resolve().parent
+    if place.is_dir():
+        return "this is a folder; name a file"
+    if not folder.is_dir():
+        return f"the folder '{folder}' does not exist; create it first"
+    try:
+        if place.exists() and not os.access(place, os.W_OK):
+            raise PermissionError
+        with tempfile.NamedTemporaryFile(prefix=f".{place.name}.", suffix=".tmp", dir=folder):
+            return ""
+    except PermissionError:
+        return "no permission to write there; choose another place"
+    except OSError as error:
+        return f"nothing can be written there ({error.strerror or error}); choose another place"
+
+
 @contextlib.contextmanager
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     """Hold an exclusive lock on the lock file ``path`` while the block runs."""

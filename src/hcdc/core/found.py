@@ -10,6 +10,7 @@ from typing import Any, Self
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError
 from hcdc.core.records import jsonable
+from hcdc.core.told import found_lines, in_columns
 from hcdc.core.trusted import Trust
 
 Interval = Sequence[float | None]
@@ -89,7 +90,8 @@ class Found:
     Attributes:
         best: The configuration to use.
         score: Its full score, from a training with a fresh seed that chose nothing; None if there was none.
-        interval: 90 % interval of its expected full score.
+        interval: 90 % interval of its expected full score, over seeds and, where ``data.score`` gave the
+            score, over validation rows; luck of the choice in these rows is not removed.
         finalists: The candidates that were trained again, with all their full scores.
         parts: Its scores on other parts of the data (``"test"``), from the same training.
         seconds, budget: What the search took and what it was given.
@@ -120,6 +122,9 @@ class Found:
     environment: Mapping[str, Any] = field(default_factory=dict)
     open_studies: Callable[[], Mapping[str, Any]] | None = field(default=None, repr=False, compare=False)
 
+    def __str__(self) -> str:
+        return in_columns(found_lines(self))
+
     @property
     def trust(self) -> dict[str, Trust]:
         """By stand-in, cheapest first, how far its ranking can be believed.
@@ -128,6 +133,30 @@ class Found:
         is measured against full trainings: agreement of a lower one with them is not measured.
         """
         return {rung.name: rung.trust for rung in self.rungs if rung.trust is not None}
+
+    @property
+    def flattered(self) -> str:
+        """Why the score is flattered by the choice, if seeds do not matter; else empty.
+
+        Then trainings with fresh seeds repeat the scores by which the winner was chosen.
+        """
+        runs = [set(one["scores"]) for one in self.finalists if len(one["scores"]) > 1]
+        tried = self.rungs[-1].candidates if self.rungs else 0
+        if tried < 2 or not runs or any(len(scores) > 1 for scores in runs):
+            return ""
+        advice = "believe the test score" if "test" in self.parts else "keep a test part"
+        return (
+            f"seeds do not matter here, so the score is the best of {tried:,} on the validation rows and is "
+            f"flattered by the choice; {advice}"
+        )
+
+    @property
+    def disappointing(self) -> str:
+        """That the test score lies below the interval of the score, if so; else empty."""
+        low, test = self.interval[0], self.parts.get("test")
+        if low is None or test is None or test >= low:
+            return ""
+        return f"the test score {test:.4g} lies below the interval of the score, which begins at {low:.4g}"
 
     @property
     def cost(self) -> SearchCost:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hcdc.core.records import jsonable
+from hcdc.core.told import in_columns, plan_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,9 @@ class SearchPlan:
     full_trainings: int = 0
     gain: float = 0.0
     environment: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return in_columns(plan_lines(self))
 
     @property
     def seconds(self) -> dict[str, float]:

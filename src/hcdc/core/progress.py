@@ -14,13 +14,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
-
 log = logging.getLogger("hcdc")
 
 
 def peak_memory_gib() -> float:
     """Peak memory of this process in GiB: GPU memory if a GPU is in use, else resident set size."""
+    import torch
+
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return torch.cuda.max_memory_allocated() / 2**30
     unit = 1 if sys.platform == "darwin" else 1024
@@ -101,6 +101,8 @@ def usual_progress() -> Progress:
 def timed() -> Iterator[list[float]]:
     """Time a block; the list holds its seconds afterwards."""
     out: list[float] = []
+    import torch
+
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     start = time.perf_counter()

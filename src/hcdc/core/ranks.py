@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from torch import Tensor
 
-from hcdc.core.seeds import numpy_stream
-
 Array = NDArray[np.float64]
 
 
@@ -113,7 +111,7 @@ def regret(truth: ArrayLike, proxy: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class Interval:
-    """A bootstrap percentile interval."""
+    """An interval and its level."""
 
     low: float
     high: float
@@ -123,34 +121,12 @@ class Interval:
         return [self.low, self.high]
 
 
-def bootstrap(
-    truth: ArrayLike, proxy: ArrayLike, *, level: float = 0.90, draws: int = 1000, seed: int = 0
-) -> Interval:
-    """Percentile interval of Spearman's correlation, resampling (truth, proxy) pairs.
-
-    The interval is widened if needed to contain the correlation itself, which few candidates or many ties can
-    leave outside. Draws with an undefined correlation are dropped. The interval is (NaN, NaN) if fewer than
-    three in five draws remain, as with two candidates, or if the correlation itself is undefined.
-    """
-    a, b = _pair(truth, proxy)
-    if len(a) < 2:
-        return Interval(math.nan, math.nan, level)
-    index = numpy_stream(seed, "bootstrap").integers(0, len(a), (draws, len(a)))
-    return Interval(*percentiles(spearman(a, b), _spearman_rows(a[index], b[index]), level), level)
-
-
-def _spearman_rows(a: Array, b: Array) -> Array:
-    """`spearman` of each row of ``[draws, n]``; NaN for constant rows."""
-    ranks = stats.rankdata(np.stack([a, b]), axis=2)
-    ranks -= ranks.mean(2, keepdims=True)
-    with np.errstate(invalid="ignore"):
-        unit = ranks / np.sqrt((ranks**2).sum(2, keepdims=True))
-    found: Array = (unit[0] * unit[1]).sum(1)
-    return found
-
-
 def percentiles(value: float, draws: Array, level: float) -> tuple[float, float]:
-    """The middle ``level`` of ``draws``, widened to contain ``value``; see `bootstrap`."""
+    """The middle ``level`` of bootstrap ``draws`` of a statistic, widened to contain its ``value``.
+
+    Few candidates or many ties can leave the value outside. Undefined draws are dropped; NaN if fewer than
+    three in five remain, or if the value itself is undefined.
+    """
     kept = draws[np.isfinite(draws)]
     if not math.isfinite(value) or len(kept) < max(1.0, 0.6 * len(draws)):
         return math.nan, math.nan
@@ -166,3 +142,12 @@ def mean_interval(values: ArrayLike, level: float = 0.90) -> tuple[float, Interv
         return mean, Interval(math.nan, math.nan, level)
     half = float(stats.t.ppf(0.5 + level / 2, len(v) - 1) * v.std(ddof=1) / math.sqrt(len(v)))
     return mean, Interval(mean - half, mean + half, level)
+
+
+def share_error(share: float, count: float) -> float:
+    """Standard error of a share among ``count`` examples.
+
+    One right and one wrong example are added, so that it is not 0 where all are right.
+    """
+    near = (share * count + 1) / (count + 2)
+    return math.sqrt(near * (1 - near) / count)

@@ -11,16 +11,19 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from hcdc.core.errors import InputError
 from hcdc.core.files import locked
 
+if TYPE_CHECKING:
+    import torch
+
 
 def device_name(device: torch.device | str) -> str:
     """The name of a device in words, e.g. ``"NVIDIA H200"`` or ``"cpu (2 threads)"``."""
+    import torch
+
     device = torch.device(device)
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
@@ -60,6 +63,8 @@ def version() -> str:
 
 def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
     """What a record says about where it was made."""
+    import torch
+
     return {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": commit(),

@@ -76,7 +76,7 @@ class Ranking:
         repeats: ``"loss"`` and ``"score"`` of each candidate, one per initialisation; empty if not trained.
         spearman, kendall: Rank correlation with full-data validation scores.
         calibration: Share of pairs of candidates in their full-data order, eq. (HC); .5 is chance.
-        interval: Bootstrap interval of ``spearman`` over candidates, at ``level``.
+        interval: Interval of ``spearman`` at ``level``, by Fisher's z; -1 to 1 below five candidates.
         test_spearman, test_interval: The same against full-data test scores.
         top_k_overlap: Share of the true top ten in its own top ten.
         upper_half_spearman: Spearman within the truly better half.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from hcdc.core.records import jsonable
+from hcdc.core.told import in_columns, trust_lines
 
 Interval = Sequence[float | None]
 
@@ -85,6 +86,9 @@ class Trust:
     regret: Estimate = field(default_factory=Estimate)
     of: int = 0
     dimensions: Sequence[DimensionTrust] = ()
+
+    def __str__(self) -> str:
+        return in_columns(trust_lines(self))
 
     def dimension(self, name: str) -> DimensionTrust:
         """The dimension or group with this name."""

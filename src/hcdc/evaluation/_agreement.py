@@ -10,9 +10,12 @@ import numpy as np
 
 from hcdc.core import ranks
 from hcdc.core.errors import NumericalError
+from hcdc.evaluation.trust import rank_estimate
 from hcdc.training import Result
 
 TOP_K = 10
+LEVEL = 0.90
+"""Level of the intervals."""
 
 
 def agreement(truth: Sequence[float], test: Sequence[float], proxy: Sequence[float]) -> dict[str, Any]:
@@ -32,16 +35,23 @@ def agreement(truth: Sequence[float], test: Sequence[float], proxy: Sequence[flo
         "spearman": value,
         "kendall": ranks.kendall(a, b),
         "calibration": math.nan if undefined else ranks.calibration(a, b),
-        "interval": ranks.bootstrap(a, b).as_list(),
-        "level": 0.90,
+        "interval": _interval(a, b),
+        "level": LEVEL,
         "test_spearman": ranks.spearman(test, b) if len(test) else None,
-        "test_interval": ranks.bootstrap(test, b).as_list() if len(test) else (None, None),
+        "test_interval": _interval(np.asarray(test), b) if len(test) else (None, None),
         "top_k_overlap": math.nan if undefined else ranks.top_k_overlap(a, b, TOP_K),
         "upper_half_spearman": ranks.upper_half_spearman(a, b),
         "regret": math.nan if undefined else ranks.regret(a, b),
         "selected_test_accuracy": math.nan if pick is None or not len(test) else float(test[pick]),
         "note": _undefined(a, b) if undefined else "",
     }
+
+
+def _interval(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> tuple[float, float]:
+    """Interval of Spearman's correlation, as in `hcdc.trust`; NaN where the correlation is undefined."""
+    if math.isnan(ranks.spearman(a, b)):
+        return math.nan, math.nan
+    return rank_estimate(a, b).interval(LEVEL)
 
 
 def _undefined(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> str:

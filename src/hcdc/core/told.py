@@ -1,0 +1,177 @@
+"""Results in a few lines: what to use, how good it is, whether to believe it, and what it cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hcdc.core.progress import duration
+
+if TYPE_CHECKING:
+    from hcdc.core.found import Found, RungReport
+    from hcdc.core.planned import SearchPlan
+    from hcdc.core.trusted import Trust
+
+Lines = list[tuple[str, str]]
+
+
+def in_columns(lines: Sequence[tuple[str, object]]) -> str:
+    """Labelled lines as text, the labels in a column of their own."""
+    width = max(len(label) for label, _ in lines)
+    return "\n".join(f"{label:<{width}}  {text}" for label, text in lines)
+
+
+def number(value: float | None) -> str:
+    """Two decimals, or a dash for None."""
+    return "-" if value is None else f"{value:.2f}"
+
+
+def figure(value: float | None) -> str:
+    """A score with four digits."""
+    return "-" if value is None else f"{value:.4g}"
+
+
+def config_text(config: Mapping[str, Any]) -> str:
+    """A configuration as text to copy."""
+    return json.dumps(config, ensure_ascii=False)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names joined by "and"."""
+    return " and ".join(names)
+
+
+# --- a search -----------------------------------------------------------------------------------------------
+
+
+def found_lines(found: Found) -> Lines:
+    """The first box: configuration, score, verdict, cost, warnings."""
+    best = "nothing: no candidate could be trained" if found.best is None else config_text(found.best)
+    lines = [("use", best), ("score", score_text(found)), ("verdict", verdict(found)), ("cost", cost(found))]
+    return [*lines, *(("warning", text) for text in [*found.warnings, *misjudged(found)])]
+
+
+def score_text(found: Found) -> str:
+    """The expected full score, its interval and the scores on other parts."""
+    if found.score is None:
+        return "none: no fresh full training was made"
+    low, high = found.interval
+    between = "" if low is None else f" (90 % interval {figure(low)} to {figure(high)})"
+    parts = "".join(f", {name} {figure(value)}" for name, value in found.parts.items())
+    return f"{figure(found.score)}{between}, from a fresh full training{parts}"
+
+
+def stand_ins(found: Found) -> list[RungReport]:
+    """Paid rungs below the full training that were measured against the next one."""
+    return [rung for rung in found.rungs if rung.name != "full" and rung.spearman is not None]
+
+
+def verdict(found: Found) -> str:
+    """Whether to believe the result, and why."""
+    if found.best is None:
+        return "do not use it"
+    if found.score is None:
+        return "do not rely on it yet: the winner was not trained in full with a fresh seed"
+    full = found.rung("full").candidates
+    used = [rung for rung in stand_ins(found) if rung.pays]
+    agreeing = [rung for rung in used if rung.interval[0] is not None and rung.interval[0] > 0]
+    sure = f"use it: its score comes from a training with a fresh seed, and it is the best of {full} in full"
+    if full < 2:
+        sure = "use it with care: it is the only candidate that was trained in full"
+    if found.flattered:
+        sure = f"use it with care: {found.flattered}"
+    if found.disappointing:
+        sure = f"do not expect its score: {found.disappointing}, and it is the best of {full} in full"
+    if not stand_ins(found):
+        return sure
+    if not agreeing:
+        return (
+            f"{sure}; whether better ones were left out is unknown, since no stand-in was shown to rank like "
+            "the rung it was measured against"
+        )
+    agree = listed(
+        [f"'{rung.name}' agrees with {_against(rung)} ({_correlation(rung)})" for rung in agreeing]
+    )
+    doubts = [
+        f"whether '{rung.name}' left out better ones ({_correlation(rung)} with {_against(rung)})"
+        for rung in used
+        if rung not in agreeing
+    ]
+    if doubts:
+        return f"{sure}; {agree}, but it is unknown {listed(doubts)}"
+    trusted = all(rung.trust is not None and rung.trust.verdict == "trust" for rung in agreeing)
+    rest = "those left out are probably worse" if trusted else "most of those left out should be worse"
+    return f"{sure}; {agree}, so {rest}"
+
+
+def _against(rung: RungReport) -> str:
+    return "a more expensive rung" if rung.trust is None else f"'{rung.trust.against}'"
+
+
+def _correlation(rung: RungReport) -> str:
+    low, high = rung.interval
+    between = "" if low is None else f", {number(low)} to {number(high)}"
+    return f"rank correlation {number(rung.spearman)}{between}"
+
+
+def misjudged(found: Found) -> list[str]:
+    """Dimensions that a stand-in was shown to get wrong."""
+    told = []
+    for name, trust in found.trust.items():
+        wrong = [f"'{d.name}'" for d in trust.dimensions if d.verdict == "keep open"]
+        if wrong:
+            told.append(f"'{name}' misjudges {listed(wrong)} beside '{trust.against}': do not choose there")
+    return told
+
+
+def cost(found: Found) -> str:
+    """Time spent against what the same candidates would take in full."""
+    spent = f"{duration(found.seconds)} for {found.full_trainings} full trainings"
+    most = max(found.rungs, key=lambda rung: rung.candidates, default=None)
+    tried = 0 if most is None else most.candidates
+    price = next((rung.price for rung in found.rungs if rung.name == "full"), None)
+    if not found.full_trainings:
+        where = "" if most is None else " on the copy" if most.name == "copy" else f" on '{most.name}'"
+        return f"{duration(found.seconds)} for {tried:,} candidates{where}"
+    if price is None or tried * price <= 1.1 * found.seconds:
+        return f"{spent}; {tried:,} candidates were tried"
+    whole = tried * price
+    saved = f"{duration(whole)} in full, {whole / max(found.seconds, 1e-9):.1f} times as long"
+    return f"{spent}; all {tried:,} candidates that were tried would take {saved}"
+
+
+# --- a plan and a measured stand-in -------------------------------------------------------------------------
+
+
+def plan_lines(plan: SearchPlan) -> Lines:
+    """A plan: candidates and seconds by rung, memory, verdict."""
+    lines = [
+        (
+            f"rung {rung.name}",
+            f"{rung.candidates:,} candidates of {rung.price:.3g} s: {duration(rung.seconds)}",
+        )
+        for rung in plan.rungs
+        if rung.candidates
+    ]
+    verdict = "a ladder should pay here" if plan.pays else "do not use it here"
+    return [*lines, ("memory", f"{plan.memory_gib:.1f} GiB"), ("verdict", f"{verdict}: {plan.why}")]
+
+
+def trust_lines(trust: Trust) -> Lines:
+    """How far to believe a stand-in: verdict, agreement, loss, dimensions."""
+    lines = [("verdict", f"{trust.verdict}: {trust.why}")]
+    for label, some in (
+        (f"agreement among the best {trust.keep:.0%}", trust.survivors),
+        (f"share of the truly best {trust.keep:.0%} that survives", trust.recall),
+        (f"expected loss if it picks the best of {trust.of} candidates", trust.regret),
+    ):
+        if some.value is not None:
+            low, high = some.interval
+            between = "" if low is None else f" ({low:.2g} to {high:.2g})"
+            lines.append((label, f"{some.value:.2g}{between}"))
+    for d in trust.dimensions:
+        low, high = d.interval
+        tau = "undefined" if d.tau is None else f"{d.tau:.2f} ({low:.2f} to {high:.2f})"
+        lines.append((f"dimension {d.name}", f"{d.verdict}: agreement {tau}, importance {d.importance:.2f}"))
+    return lines
