@@ -1,5 +1,9 @@
 """The help: every command is listed in one line, everything fits 80 columns."""
 
+import subprocess
+import sys
+import textwrap
+
 import pytest
 from command_line import hcdc_run
 
@@ -33,3 +37,18 @@ def test_without_arguments_the_help_is_shown(capsys):
     code, out, err = hcdc_run(capsys)
     assert code in (0, 2)  # by the version of typer
     assert "Commands" in out + err
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], *([name, "--help"] for name in COMMANDS)])
+def test_the_help_does_not_wait_for_torch(arguments):
+    code = """
+        import atexit, sys
+        from hcdc.cli import main
+        atexit.register(lambda: print("torch" in sys.modules))
+        main(sys.argv[1:])
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "False"

@@ -43,7 +43,7 @@ def test_while_modules_load(module):
 
         sys.meta_path.insert(0, Interrupt())
         from hcdc.cli import main
-        main(["--version"])
+        main(["inspect", "none.hcdc"])
         """,
         module,
     )

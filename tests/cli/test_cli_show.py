@@ -11,9 +11,9 @@ from hcdc.reporting import COLUMNS, Row
 
 ROWS = [
     Row("hcdc (reach + both)", "copy", spearman=0.8123, interval=(0.7012, 0.9034), test=0.8123, once=1234.5,
-        per_trial=0.5, search=41.25, full_per_trial=2.0, break_even=12345),
+        per_trial=0.5, search=41.25, break_even=12345),
     Row("real-val-loss", "rival", of="hcdc", spearman=-0.25, interval=(-0.5, 0.125), test=0.715, once=60.0,
-        per_trial=3.0, search=88.8, full_per_trial=2.0),
+        per_trial=3.0, search=88.8),
     Row("full data", "full", test=0.8345, once=0.0, per_trial=2.0, search=160.0),
 ]  # fmt: skip
 

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from hcdc.core.ranks import bootstrap, kendall, regret, spearman, top_k_overlap, upper_half_spearman
+from hcdc.core.ranks import kendall, regret, spearman, top_k_overlap, upper_half_spearman
 from hcdc.core.results import Evaluation
 from hcdc.datasets import CondensedDataset, Images
+from hcdc.evaluation.trust import rank_estimate
 
 
 def figures(truth: np.ndarray, proxy: np.ndarray, test: np.ndarray) -> dict[str, Any]:
-    interval = bootstrap(truth, proxy, draws=100)
     return {
         "spearman": spearman(truth, proxy),
         "kendall": kendall(truth, proxy),
-        "interval": interval.as_list(),
+        "interval": rank_estimate(truth, proxy).interval(),
         "top_k_overlap": top_k_overlap(truth, proxy, 10),
         "upper_half_spearman": upper_half_spearman(truth, proxy),
         "regret": regret(truth, proxy),

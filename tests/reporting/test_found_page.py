@@ -15,8 +15,10 @@ import pytest
 import hcdc
 from hcdc import InputError, report
 from hcdc.core.found import Found, RungReport
+from hcdc.core.planned import RungPlan, SearchPlan
+from hcdc.core.told import found_lines
 from hcdc.core.trusted import DimensionTrust, Trust
-from hcdc.reporting import found_lines, random_curve, read_found, write_search_report
+from hcdc.reporting import random_curve, read_found, write_search_report
 
 pytest.importorskip("matplotlib")
 
@@ -27,7 +29,7 @@ FOUND = Found(
     score=0.7162,
     interval=(0.7085, 0.7239),
     finalists=[{"config": CONFIG, "scores": [0.731, 0.712, 0.7162]}],
-    parts={"test": 0.7048},
+    parts={"test": 0.7121},
     seconds=1789.0,
     budget=1800.0,
     full_trainings=27,
@@ -60,7 +62,7 @@ def test_the_first_box_says_what_to_use_how_sure_and_what_it_cost():
     told = lines()
     assert json.loads(told["use"]) == CONFIG
     assert told["score"] == (
-        "0.7162 (90 % interval 0.7085 to 0.7239), from a fresh full training, test 0.7048"
+        "0.7162 (90 % interval 0.7085 to 0.7239), from a fresh full training, test 0.7121"
     )
     assert told["verdict"].startswith("use it: ")
     assert "'short:0.1' agrees with 'full' (rank correlation 0.88, 0.50 to 0.98)" in told["verdict"]
@@ -76,14 +78,41 @@ def test_a_verdict_names_what_is_missing():
     assert lines(best=None)["verdict"] == "do not use it"
     few = [dataclasses.replace(FOUND.rungs[-1], candidates=1)]
     assert "only candidate that was trained in full" in lines(rungs=few)["verdict"]
+    shaky = [dataclasses.replace(FOUND.rungs[0], pays=True), *FOUND.rungs[1:]]
+    verdict = lines(rungs=shaky)["verdict"]
+    assert "but it is unknown whether 'copy' left out better ones (rank correlation 0.11" in verdict
+    poor = lines(parts={"test": 0.7048})["verdict"]
+    assert poor.startswith("do not expect its score: the test score 0.7048 lies below the interval of the")
+    same = [{"config": CONFIG, "scores": [0.7162] * 3}, {"config": {}, "scores": [0.71, 0.71]}]
+    assert "use it with care: seeds do not matter here" in lines(finalists=same)["verdict"]
+    assert "the choice; believe the test score" in lines(finalists=same)["verdict"]
+    assert "the choice; keep a test part" in lines(finalists=same, parts={})["verdict"]
     unproven = [FOUND.rungs[0], FOUND.rungs[-1]]
-    assert "no stand-in was shown to rank like the next rung" in lines(rungs=unproven)["verdict"]
+    assert (
+        "no stand-in was shown to rank like the rung it was measured against"
+        in lines(rungs=unproven)["verdict"]
+    )
 
 
 def test_a_copy_alone_has_neither_score_nor_saving():
     told = lines(score=None, interval=(None, None), full_trainings=0, rungs=FOUND.rungs[:1])
     assert told["score"] == "none: no fresh full training was made"
     assert told["cost"] == "1,789 s for 812 candidates on the copy"
+    few = lines(score=None, full_trainings=0, rungs=FOUND.rungs[1:])
+    assert few["cost"] == "1,789 s for 120 candidates on 'short:0.1'"
+
+
+def test_results_print_their_conclusions():
+    assert [line.split("  ")[0] for line in str(FOUND).splitlines()] == [
+        "use", "score", "verdict", "cost", "warning", "warning",
+    ]  # fmt: skip
+    plan = SearchPlan(budget=60.0, rungs=[RungPlan(name="full", price=2.0, candidates=9)], why="so it is")
+    assert str(plan).splitlines()[0] == "rung full  9 candidates of 2 s: 18 s"
+    assert str(plan).splitlines()[-1] == "verdict    do not use it here: so it is"
+    trust = FOUND.trust["copy"]
+    assert str(trust).splitlines()[0].split("  ")[0] == "verdict"
+    assert "dimension lr" in str(trust)
+    assert "Trust(spearman=" in repr(trust)
 
 
 def test_no_saving_is_claimed_where_there_is_none():

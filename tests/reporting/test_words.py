@@ -237,10 +237,10 @@ def test_candidates_that_diverged_on_the_full_data_are_named():
 
 
 def test_the_gain_holds_its_value_and_is_without_an_interval_where_scores_hardly_differ():
-    truth, first, second = [0, 0, 0, 0, 0, 1], [1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1]
-    value, low, high = gain(truth, first, second)
+    truth, first = [0] * 9 + [1], list(range(10))
+    value, low, high = gain(truth, first, first[::-1])
     assert low <= value <= high
-    assert math.isnan(gain([1, 2], [1, 2], [2, 1])[1])
+    assert math.isnan(gain(first[:9], first[:9], first[8::-1])[1])  # too few
     e = evaluation("hcdc", count=2, truth=[0.1, 0.2], proxy=[1.0, 2.0], spearman=1.0)
     e = dataclasses.replace(e, rivals=[Rival(name="real-val", spearman=-1.0, proxy=[2.0, 1.0])])
     assert "gain +2.00, no interval" in validation_choice(e)

@@ -19,7 +19,7 @@ COMMANDS = ("search", "plan", "condense", "evaluate", "trust", "inspect", "repor
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command; always raises `SystemExit`."""
-    with one_sentence_while_loading():  # loading torch takes a second or more
+    with one_sentence_while_loading():
         from hcdc.cli._app import run
 
         for name in COMMANDS:

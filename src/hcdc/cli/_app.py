@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import logging
 import re
 import sys
@@ -19,6 +20,17 @@ from hcdc.core.records import version
 
 FLAGS = ("train_size", "val_size", "train_method", "val_method", "truth_epochs", "full_recipe")
 """Library arguments that are flags on the command line."""
+
+NAMED = ("truth:", "candidates ", "space '", "target '", "budget '", "probes ")
+"""Sentences that begin with the name of an argument which is a flag."""
+IN_WORDS = {
+    "a name (see hcdc.datasets.NAMES)": "a name (cora, cifar10, digits, embedded, ...)",
+    ", or pass split=(train, val, test)": "",
+    " (split='seeded' makes a new one)": "",
+    "; split='seeded' makes a new one": "",
+    "target=": "--target",
+}
+"""What the library says to Python, and what the command line says instead."""
 
 app = typer.Typer(
     name="hcdc",
@@ -55,6 +67,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     def guarded(**options: Any) -> None:
         options["quiet"] = options["quiet"] or is_stdout(options["json_file"])
         _configure_logging()
+        with _interrupt.one_sentence_while_loading():
+            importlib.import_module("hcdc.experiments")  # with torch, which the help does without
         try:
             load_plugins()
             for module in options.get("imports") or ():
@@ -87,9 +101,13 @@ def _interrupted(error: BaseException | None = None) -> typer.Exit:
 
 def as_flags(text: str) -> str:
     """Replace argument names of the library by the flags of the command line."""
+    from hcdc.datasets import OBJECTS
+
     for name in FLAGS:  # whole words only: a path may contain one
         text = re.sub(rf"(?<![\w/.\\-]){name}(?![\w/\\-]|\.\w)", f"--{name.replace('_', '-')}", text)
-    return f"--{text}" if text.startswith(("truth:", "candidates ", "space '")) else text
+    for python, words in {OBJECTS: "", **IN_WORDS}.items():
+        text = text.replace(python, words)
+    return f"--{text}" if text.startswith(NAMED) else text
 
 
 def _configure_logging() -> None:

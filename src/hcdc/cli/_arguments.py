@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from hcdc.cli._show import is_stdout
 from hcdc.core.errors import InputError, unknown_name
+from hcdc.core.files import unwritable
 
 
 def checked_device(name: str) -> str:
     """The device, checked to exist; ``auto`` becomes ``cuda`` or ``cpu``."""
+    import torch
+
     kind, _, number = name.partition(":")
     if kind not in ("auto", "cpu", "cuda") or (number and not (kind == "cuda" and number.isdigit())):
         raise unknown_name("--device", name, ("auto", "cpu", "cuda"))
@@ -48,13 +48,8 @@ def check_writable(flag: str, path: Path | None) -> None:
     """Refuse a file that cannot be written, before the work."""
     if path is None or is_stdout(path):
         return
-    folder = path.resolve().parent
-    if path.is_dir():
-        raise InputError(f"{flag} {path}: this is a folder; name a file")
-    if not folder.is_dir():
-        raise InputError(f"{flag} {path}: the folder '{folder}' does not exist; create it first")
-    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise InputError(f"{flag} {path}: no permission to write there; choose another place")
+    if why := unwritable(path):
+        raise InputError(f"{flag} {path}: {why}")
 
 
 def check_apart(*named: tuple[str, Path | None]) -> None:

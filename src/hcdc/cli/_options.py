@@ -84,13 +84,16 @@ Setting = Annotated[MaybeText, Option(help="Graphs: transductive (default) or in
 Target = Annotated[MaybeText, Option(help="Tables: the column to predict.")]
 SplitSeed = Annotated[int, Option(min=0, help="Seed for the split, if the data has none of its own.")]
 Force = Annotated[bool, Option("--force", help="Overwrite --out.")]
+ForceResult = Annotated[bool, Option("--force", help="Replace another evaluation beside the file.")]
 
 # --- search, plan, trust ------------------------------------------------------------------------------------
 
 _SEARCHED = "Search this condensed file alone, without full trainings."
 SearchedFile = Annotated[MaybePath, Argument(help=_SEARCHED)]
 SearchedData = Annotated[MaybeText, Option("--dataset", help=_DATASET)]
-Budget = Annotated[str, Option(help="All that may be spent: 90s, 30m, 2h.")]
+_BUDGET = "All that may be spent: 90s, 30m, 1h30m."
+Budget = Annotated[str, Option(help=_BUDGET)]
+SearchBudget = Annotated[MaybeText, Option(help=f"{_BUDGET} Default: 30m; none for a file.")]
 Trials = Annotated[MaybeInt, Option(help="Most configurations on the cheapest rung. On a file: 200.")]
 _STORAGE = "Keep finished trials here; the same command continues."
 Storage = Annotated[MaybePath, Option(metavar="FILE", help=_STORAGE)]
@@ -103,6 +106,10 @@ _OBJECTIVE = (
 )
 Objective = Annotated[MaybeText, Option(metavar="FILE.py:NAME", help=_OBJECTIVE)]
 Yes = Annotated[bool, Option("--yes", help="Do not ask before more than 10 minutes of training.")]
+_TRUSTED = "A condensed file, NAME.hcdc; or use --objective."
+TrustedFile = Annotated[MaybePath, Argument(help=_TRUSTED)]
+_RUNG = "The stand-in of --objective: subset:0.1 (a share), short:0.25 or short:3 (epochs)."
+Rung = Annotated[str, Option(help=_RUNG)]
 TrustProbes = Annotated[int, Option("--probes", help="Full trainings to compare with.")]
 
 # --- evaluate, report, demo ---------------------------------------------------------------------------------

@@ -11,18 +11,18 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
 from hcdc.core.progress import Progress, duration
 from hcdc.core.records import jsonable
-from hcdc.core.results import Evaluation
-from hcdc.reporting import COLUMNS, Row, findings
+
+if TYPE_CHECKING:
+    from hcdc.core.results import Evaluation
+    from hcdc.reporting import Row
 
 ASK = 600.0
 """Seconds of training from which commands ask first."""
@@ -89,6 +89,11 @@ def show_table(rows: Sequence[Row], quiet: bool) -> None:
     """Print the main columns; one line per figure if the terminal is too narrow for a table."""
     if quiet:
         return
+    from rich.console import Console
+    from rich.table import Table
+
+    from hcdc.reporting import COLUMNS
+
     columns = [column for column in COLUMNS if column.narrow]
     cells = [[printable(column.cell(row)) for column in columns] for row in rows]
     piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
@@ -117,6 +122,8 @@ def show_table(rows: Sequence[Row], quiet: bool) -> None:
 
 def table_json(evaluations: Sequence[Evaluation], rows: Sequence[Row]) -> dict[str, Any]:
     """The table and the findings as a JSON document."""
+    from hcdc.reporting import findings
+
     return {
         "table": [dataclasses.asdict(row) for row in rows],
         "findings": [{"copy": name, "texts": texts} for name, texts in findings(evaluations)],
@@ -125,6 +132,8 @@ def table_json(evaluations: Sequence[Evaluation], rows: Sequence[Row]) -> dict[s
 
 def show_findings(evaluations: Sequence[Evaluation], quiet: bool) -> None:
     """Print the findings, one line each."""
+    from hcdc.reporting import findings
+
     for name, texts in findings(evaluations):
         show_notes([f"{name}: {text}" if name else text for text in texts], quiet)
 

@@ -13,7 +13,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.plugins import load_attribute
 from hcdc.core.progress import duration
 from hcdc.core.records import device_name
-from hcdc.search import parse_budget, prepare
+from hcdc.search import USUAL_BUDGET, parse_budget, prepare
 from hcdc.truth import Truth
 
 
@@ -48,9 +48,8 @@ def chosen_subject(
     **options: Any,
 ) -> Subject:
     """What the flags choose; ``options`` are those of `hcdc.search` that need no translation."""
-    rungs: str | None = options["rungs"]
-    options["rungs"] = None if rungs is None else [name.strip() for name in rungs.split(",")]
     options["copies"] = list(options["copies"] or ())
+    options["budget"] = options["budget"] or USUAL_BUDGET
     seconds = parse_budget(options["budget"])
     table: Truth | None = None
     subject: Any
@@ -66,7 +65,7 @@ def chosen_subject(
         for flag, value in given.items():
             if value is not None:
                 raise InputError(f"{flag} {value}: the file of --objective brings its own data; leave it out")
-        subject, over = _objective(objective)
+        subject, over = loaded_objective(objective)
         told: list[tuple[str, object]] = [("objective", objective), ("data", repr(over))]
     elif dataset is None:
         raise InputError("Missing --dataset NAME, --objective FILE.py:NAME or a condensed file")
@@ -86,7 +85,7 @@ def chosen_subject(
     return Subject(subject, over, options, told, seconds if table is None else 0.0)
 
 
-def _objective(text: str) -> tuple[Any, hcdc.FullData]:
+def loaded_objective(text: str) -> tuple[Any, hcdc.FullData]:
     """The objective ``FILE.py:NAME`` and what ``data()`` in the same file returns."""
     function = load_attribute(text)
     place = text.rpartition(":")[0]

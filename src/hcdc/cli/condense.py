@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable, checked_device, settings
-from hcdc.cli._choose import check_image_flags, task_and_space, total_size, truth_table
 from hcdc.cli._show import evaluate_command, last_line, say, show_progress, write_json
-from hcdc.condensers import Plan, plan
-from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import InputError
 from hcdc.core.records import device_name
-from hcdc.datasets import CondensedDataset, record_path
+
+if TYPE_CHECKING:
+    from hcdc.condensers import Plan
 
 
 @command
@@ -54,6 +53,10 @@ def condense(
 
     Example: hcdc condense --dataset embedded --train-size 60 --out small.hcdc
     """
+    from hcdc.cli._choose import check_image_flags, task_and_space, total_size, truth_table
+    from hcdc.condensers import plan
+    from hcdc.datasets import record_path
+
     check_writable("--out", out)
     check_writable("--json", json_file)
     read = Path(dataset) if Path(dataset).is_file() else None
@@ -96,7 +99,7 @@ def condense(
     else:
         done = _make(made, out, device, quiet)
     if json_file is not None:
-        if not (known := CondensedDataset.load(out).record):
+        if not (known := hcdc.CondensedDataset.load(out).record):
             raise InputError(f"--json: the record {record_path(out)} is missing; --force makes it again")
         write_json(json_file, known)
     last_line(done, following, json_file)
@@ -104,6 +107,9 @@ def condense(
 
 def _make(made: Plan, out: Path, device: str, quiet: bool) -> str:
     """Print the plan, carry it out and save the copy; returns what was done, in words."""
+    from hcdc.core.checkpoint import Checkpoint
+    from hcdc.datasets import record_path
+
     checkpoint = out.with_name(f".{out.name}.ckpt")
     if not quiet:
         lines = made.summary(device)
@@ -128,7 +134,7 @@ def _already_there(out: Path, made: Plan, force: bool) -> bool:
     if force or not out.exists():
         return False
     try:
-        if made.made(CondensedDataset.load(out)):
+        if made.made(hcdc.CondensedDataset.load(out)):
             return True
     except InputError:
         pass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hcdc import experiments
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_writable, checked_device
@@ -18,7 +17,7 @@ from hcdc.cli._show import (
     table_json,
     write_json,
 )
-from hcdc.reporting import found_lines, summary_table
+from hcdc.core.told import found_lines
 
 
 @command
@@ -35,6 +34,9 @@ def demo(
 
     Condenses a graph (or digits) by several methods and compares; the graph is then searched for a minute.
     """
+    from hcdc import experiments
+    from hcdc.reporting import summary_table
+
     check_writable("--json", json_file)
     device = checked_device(device)
     with show_progress(quiet) as progress:

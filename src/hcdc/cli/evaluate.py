@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable, checked_device
-from hcdc.cli._choose import truth_table
 from hcdc.cli._show import last_line, quoted, say, show_findings, show_progress, show_table, write_json
-from hcdc.condensers import in_words, space_words
+from hcdc.core.errors import InputError
 from hcdc.core.plugins import load_attribute
-from hcdc.core.records import device_name
-from hcdc.datasets import CondensedDataset, record_path
-from hcdc.evaluation import checked_judges, cost, reopen_task
-from hcdc.reporting import summary_table
-from hcdc.spaces import from_spec
-from hcdc.truth import Truth, check_truth
+from hcdc.core.records import device_name, jsonable
+
+if TYPE_CHECKING:
+    from hcdc.truth import Truth
 
 
 @command
@@ -29,6 +28,7 @@ def evaluate(
     rivals: given.Rivals = True,
     cache: given.Cache = None,
     model: given.OwnModel = None,
+    force: given.ForceResult = False,
     imports: given.Imports = None,
     seed: given.Seed = 0,
     device: given.Device = "auto",
@@ -40,16 +40,24 @@ def evaluate(
 
     New configurations are ranked on the copy, on the full data and by cheaper rivals, and compared.
     """
+    from hcdc.cli._choose import truth_table
+    from hcdc.datasets import record_path
+    from hcdc.evaluation import checked_judges, reopen_task
+    from hcdc.reporting import summary_table
+    from hcdc.truth import check_truth
+
     result = json_file or file.with_name(f"{file.name.removesuffix('.hcdc')}.evaluation.json")
     check_writable("--json", result)
     check_apart(("FILE", file), ("its record", record_path(file)), ("--truth", truth), ("--json", result))
     device = checked_device(device)
-    small = CondensedDataset.load(file)
+    small = hcdc.CondensedDataset.load(file)
     table = truth_table(truth, truth_dataset, str(small.meta["data"].get("name")))
     task = reopen_task(small, None if model is None else load_attribute(model))
     if table is not None:
         check_truth(table, task)
     fresh, _ = checked_judges(small, task, candidates, seed)
+    if json_file is None and result.exists() and not force:
+        _refuse_another(result, small, fresh, seed, rivals)
     if not quiet:
         say(judge_lines(small, task, len(fresh), device, table, rivals), quiet)
     with show_progress(quiet) as progress:
@@ -63,10 +71,29 @@ def evaluate(
     last_line(f"wrote {result}", f"hcdc report {quoted(result)} --out report.html", result)
 
 
+def _refuse_another(result: Path, small: hcdc.CondensedDataset, fresh: Any, seed: int, rivals: bool) -> None:
+    """Refuse to replace an evaluation that this command would not write again."""
+    from hcdc.reporting import belongs, read_evaluation
+
+    with contextlib.suppress(InputError):
+        kept = read_evaluation(result)
+        same = belongs(kept, small.meta) and kept.judge_seed == seed and list(kept.configs) == jsonable(fresh)
+        if same and (rivals or not kept.rivals):
+            return
+    raise InputError(
+        f"{result} exists and holds something else than this command would write; name another file with "
+        "--json, or add --force"
+    )
+
+
 def judge_lines(
-    small: CondensedDataset, task: Any, candidates: int, device: str, table: Truth | None, rivals: bool
+    small: hcdc.CondensedDataset, task: Any, candidates: int, device: str, table: Truth | None, rivals: bool
 ) -> list[tuple[str, object]]:
     """What will be judged, how, and at what cost."""
+    from hcdc.condensers import in_words, space_words
+    from hcdc.evaluation import cost
+    from hcdc.spaces import from_spec
+
     meta, space = small.meta, from_spec(small.meta["space"])
     told = cost(small, task, candidates, device, rivals, table).words()
     if table is None and meta.get("truth"):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable
 from hcdc.cli._show import evaluate_command, last_line, quoted, say, shortened, write_json
-from hcdc.core.results import Evaluation
-from hcdc.datasets import CondensedDataset, record_path
-from hcdc.reporting import evaluations_of, payment, validation_choice
+
+if TYPE_CHECKING:
+    from hcdc.core.results import Evaluation
 
 
 @command
@@ -29,9 +30,12 @@ def inspect(
 
     Evaluations beside the file are read. No code that the file names is run.
     """
+    from hcdc.datasets import record_path
+    from hcdc.reporting import evaluations_of
+
     check_writable("--json", json_file)
     check_apart(("FILE", file), ("its record", record_path(file)), ("--json", json_file))
-    small = CondensedDataset.load(file)
+    small = hcdc.CondensedDataset.load(file)
     evaluations = evaluations_of(small.meta, sorted(file.resolve().parent.glob("*.json")))
     lines: list[tuple[str, object]] = [
         *((label, shortened(text) if label == "space" else text) for label, text in small.summary()),
@@ -48,7 +52,7 @@ def inspect(
     last_line("nothing written" if json_file is None else f"wrote {json_file}", following, json_file)
 
 
-def _evaluation_of(small: CondensedDataset, file: Path, imports: Sequence[str] | None) -> str:
+def _evaluation_of(small: hcdc.CondensedDataset, file: Path, imports: Sequence[str] | None) -> str:
     """How to evaluate a copy."""
     if "source" not in (small.meta["data"].get("origin") or {}):
         return "hcdc.evaluate(small, task=...) in Python, since its data was passed in memory"
@@ -60,6 +64,8 @@ def _evidence(
     record: dict[str, Any], evaluations: Sequence[tuple[Path, Evaluation]]
 ) -> list[tuple[str, object]]:
     """What is known from the files beside it: its record and evaluations."""
+    from hcdc.reporting import payment, validation_choice
+
     lines: list[tuple[str, object]] = []
     if "condense_seconds" in record:
         where = record.get("environment", {}).get("device", "an unknown device")

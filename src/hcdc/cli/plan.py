@@ -9,9 +9,7 @@ from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable, checked_device
 from hcdc.cli._show import last_line, say, show_progress, write_json
-from hcdc.cli._subject import chosen_subject
-from hcdc.core.planned import SearchPlan
-from hcdc.core.progress import duration
+from hcdc.core.told import plan_lines
 
 
 @command
@@ -39,6 +37,8 @@ def plan(
 
     Times a few training steps; takes seconds. Example: hcdc plan --dataset embedded --budget 5m
     """
+    from hcdc.cli._subject import chosen_subject
+
     check_writable("--json", json_file)
     read = Path(dataset) if dataset is not None and Path(dataset).is_file() else None
     check_apart(("--dataset", read), ("--truth", truth), ("--json", json_file))
@@ -54,17 +54,3 @@ def plan(
     say(plan_lines(found), quiet)
     following = "the same flags with 'hcdc search'" if found.pays else "see the verdict"
     last_line("nothing written" if json_file is None else f"wrote {json_file}", following, json_file)
-
-
-def plan_lines(found: SearchPlan) -> list[tuple[str, object]]:
-    """A plan for the terminal."""
-    lines: list[tuple[str, object]] = [
-        (
-            f"rung {rung.name}",
-            f"{rung.candidates:,} candidates of {rung.price:.3g} s: {duration(rung.seconds)}",
-        )
-        for rung in found.rungs
-        if rung.candidates
-    ]
-    verdict = "a ladder should pay here" if found.pays else "do not use it here"
-    return [*lines, ("memory", f"{found.memory_gib:.1f} GiB"), ("verdict", f"{verdict}: {found.why}")]

@@ -6,22 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable
 from hcdc.cli._show import last_line, say, show_table, table_json, write_json
 from hcdc.core.errors import InputError
-from hcdc.datasets import CondensedDataset
-from hcdc.evaluation import Evaluation, reopen_task
-from hcdc.reporting import (
-    belongs,
-    found_lines,
-    read_evaluation,
-    read_found,
-    summary_table,
-    write_report,
-    write_search_report,
-)
+from hcdc.core.told import found_lines
 
 STARTED_FROM_REAL = ("aligned", "both", "probes")
 """Ways to learn S_val that start from random real examples."""
@@ -43,6 +34,14 @@ def report(
 
     The page holds the conclusions, the tables and the figures.
     """
+    from hcdc.reporting import (
+        read_evaluation,
+        read_found,
+        summary_table,
+        write_report,
+        write_search_report,
+    )
+
     check_writable("--out", out)
     check_writable("--json", json_file)
     for file in files:
@@ -68,15 +67,17 @@ def report(
     last_line(f"wrote {out}", f"open {out} in a browser", json_file)
 
 
-def _copies(files: Sequence[Path], evaluations: Sequence[Evaluation]) -> list[CondensedDataset]:
+def _copies(files: Sequence[Path], evaluations: Sequence[hcdc.Evaluation]) -> list[hcdc.CondensedDataset]:
     """Image copies beside their evaluations: ``NAME.hcdc`` for ``NAME[.evaluation].json``."""
-    found: dict[Path, CondensedDataset] = {}
+    from hcdc.reporting import belongs
+
+    found: dict[Path, hcdc.CondensedDataset] = {}
     for file, evaluation in zip(files, evaluations):
         path = file.with_name(f"{file.name.removesuffix('.json').removesuffix('.evaluation')}.hcdc")
         if not path.is_file():
             continue
         try:
-            small = CondensedDataset.load(path)
+            small = hcdc.CondensedDataset.load(path)
         except InputError:
             continue
         if small.train.pictures() is not None and belongs(evaluation, small.meta):
@@ -84,8 +85,10 @@ def _copies(files: Sequence[Path], evaluations: Sequence[Evaluation]) -> list[Co
     return list(found.values())
 
 
-def _before(small: CondensedDataset) -> Any:
+def _before(small: hcdc.CondensedDataset) -> Any:
     """The real images that S_val started from; None if it was not learned or the data cannot be read."""
+    from hcdc.evaluation import reopen_task
+
     if small.meta["val_method"] not in STARTED_FROM_REAL:
         return None
     try:

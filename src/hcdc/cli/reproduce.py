@@ -12,13 +12,6 @@ from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable, checked_device, settings
 from hcdc.cli._show import last_line, printable, quoted, say, show_notes, show_progress, write_json
 from hcdc.core.errors import InputError, unknown_name
-from hcdc.experiments.reproductions import (
-    REPRODUCTIONS,
-    listing,
-    parse_seeds,
-    parse_shard,
-)
-from hcdc.experiments.reproductions import reproduce as run
 
 
 @command
@@ -41,6 +34,9 @@ def reproduce(
 
     Prints ours beside the paper's number. Finished units of work are not run again.
     """
+    from hcdc.experiments.reproductions import REPRODUCTIONS, parse_seeds, parse_shard
+    from hcdc.experiments.reproductions import reproduce as run
+
     check_writable("--json", json_file)
     if list_:
         show_list(json_file, quiet)
@@ -84,6 +80,8 @@ def reproduce(
 
 def show_list(json_file: Path | None, quiet: bool) -> None:
     """Every name, what its scales take, and the records that exist."""
+    from hcdc.experiments.reproductions import listing
+
     every = listing(Path())
     for row in [] if quiet else every:
         typer.echo(f"{row['name']} ({row['label']}): {row['title']}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hcdc
 from hcdc.cli import _options as given
@@ -12,19 +13,15 @@ from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable, checked_device
 from hcdc.cli._interrupt import own_sentence
 from hcdc.cli._show import ask_first, last_line, quoted, say, show_progress, write_json
-from hcdc.cli._subject import Subject, chosen_subject
-from hcdc.condensers import space_words, training_seconds
 from hcdc.core.errors import InputError
 from hcdc.core.found import Found
 from hcdc.core.plugins import load_attribute
 from hcdc.core.progress import duration
-from hcdc.core.recipe import Recipe
 from hcdc.core.records import device_name
-from hcdc.datasets import CondensedDataset, record_path
-from hcdc.evaluation import reopen_task
-from hcdc.reporting import found_lines, rung_cells
-from hcdc.search import parse_budget
-from hcdc.spaces import from_spec
+from hcdc.core.told import found_lines
+
+if TYPE_CHECKING:
+    from hcdc.cli._subject import Subject
 
 
 @command
@@ -33,7 +30,7 @@ def search(
     dataset: given.SearchedData = None,
     space: given.SpaceName = None,
     objective: given.Objective = None,
-    budget: given.Budget = "30m",
+    budget: given.SearchBudget = None,
     storage: given.Storage = None,
     copy: given.Copies = None,
     rungs: given.Rungs = None,
@@ -56,6 +53,8 @@ def search(
 
     Example: hcdc search --dataset embedded --budget 2m --storage search.jsonl
     """
+    from hcdc.cli._subject import chosen_subject
+
     result = json_file or Path("search.json")
     check_writable("--json", result)
     check_writable("--storage", storage)
@@ -100,13 +99,21 @@ def search(
 
 def _copy_alone(file: Path, model: str | None, options: dict[str, Any]) -> Subject:
     """The search on one condensed file."""
-    small = CondensedDataset.load(file)
+    from hcdc.cli._subject import Subject
+    from hcdc.condensers import space_words, training_seconds
+    from hcdc.datasets import record_path
+    from hcdc.evaluation import reopen_task
+    from hcdc.search import parse_budget
+    from hcdc.spaces import from_spec
+
+    small = hcdc.CondensedDataset.load(file)
     check_apart(("its record", record_path(file)), ("--storage", options["storage"]))
     task = reopen_task(small, None if model is None else load_attribute(model))
     space, trials, device = from_spec(small.meta["space"]), options["trials"] or 200, options["device"]
-    recipe = Recipe.from_dict(small.meta["calibrated_recipe"])
+    recipe = hcdc.Recipe.from_dict(small.meta["calibrated_recipe"])
     each = training_seconds(task, space, recipe, device, len(small.train))
-    expected = min(trials * each, parse_budget(options["budget"]))
+    limit = options["budget"]
+    expected = min(trials * each, math.inf if limit is None else parse_budget(limit))
     told: list[tuple[str, object]] = [
         ("data", f"the copy {file} alone, without full trainings"),
         ("space", space_words(space)),
@@ -124,6 +131,8 @@ def _run(chosen: Subject, storage: Path | None, quiet: bool) -> Found:
 
 
 def _rung(rung: Any) -> str:
+    from hcdc.reporting import rung_cells
+
     name, candidates, _, seconds, _, agreement, *_, note = rung_cells(rung)
-    ranks = "" if rung.spearman is None else f", agreement with the next rung {agreement}"
+    ranks = "" if rung.spearman is None else f", agreement {agreement}"
     return f"{name}: {candidates} candidates in {seconds} s{ranks}" + (f", {note}" if note else "")

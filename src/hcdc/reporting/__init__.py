@@ -13,7 +13,7 @@ from hcdc.reporting._figures import (
     write_figure,
     write_figures,
 )
-from hcdc.reporting._found import RUNG_HEADINGS, found_lines, read_found, rung_cells
+from hcdc.reporting._found import RUNG_HEADINGS, read_found, rung_cells
 from hcdc.reporting._found_figures import random_curve
 from hcdc.reporting._found_page import write_search_report
 from hcdc.reporting._images import draw_images, image_grid
@@ -37,7 +37,6 @@ __all__ = [
     "draw_scatter",
     "evaluations_of",
     "findings",
-    "found_lines",
     "image_grid",
     "new_figure",
     "payment",

@@ -18,8 +18,9 @@ from hcdc.core.errors import InputError, require, unknown_name
 from hcdc.core.files import write_atomic
 from hcdc.core.results import Evaluation, Scores
 from hcdc.core.seeds import numpy_stream
+from hcdc.core.told import number
 from hcdc.reporting._evaluations import comparable, is_fraction, rivals_once, short_names
-from hcdc.reporting._table import PAYS_NOT, number, seconds
+from hcdc.reporting._table import PAYS_NOT, seconds
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 GREY, BLACK = "#6b6b6b", "#1a1a1a"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 
 from hcdc.core.found import Found
+from hcdc.core.told import number
 from hcdc.core.trusted import DimensionTrust, Trust
-from hcdc.reporting._table import number
 
 HEADINGS = ("dimension", "tau", "importance", "verdict")
 ENOUGH = 12

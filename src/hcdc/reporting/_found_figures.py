@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from hcdc.core.found import Found
+from hcdc.core.told import stand_ins
 from hcdc.reporting._figures import BLACK, COLOURS, GREY, literal, new_figure, plain
-from hcdc.reporting._found import stand_ins
 
 FEWEST = 6
 """Uniform full scores without which random search is not estimated."""
@@ -19,7 +19,7 @@ def found_figures(found: Found) -> list[tuple[str, str, Any]]:
     if found.curve:
         drawn.append(("best-so-far", _curve_caption(found), draw_curve(found)))
     if stand_ins(found):
-        caption = "Agreement of each stand-in with the next rung, with its 90 % interval."
+        caption = "Agreement of each stand-in with the rung it was measured against, with its 90 % interval."
         drawn.append(("agreement", caption, draw_rungs(found)))
     return drawn
 
@@ -27,7 +27,7 @@ def found_figures(found: Found) -> list[tuple[str, str, Any]]:
 def _curve_caption(found: Found) -> str:
     caption = "Best full score so far against total time, audits and overhead included."
     if found.score is not None:
-        caption += " The black dot is the winner's score from a fresh training, which chose nothing."
+        caption += " The black dot is the winner's score from a training with a fresh seed."
     if count := len(random_curve(found)):
         caption += (
             " Dashed: what full trainings of random candidates alone should reach in the same seconds. They "
@@ -100,7 +100,7 @@ def draw_curve(found: Found) -> Any:
 
 
 def draw_rungs(found: Found) -> Any:
-    """Agreement of each stand-in with the next rung, with its interval."""
+    """Agreement of each stand-in with the rung it was measured against, with its interval."""
     rungs = stand_ins(found)
     figure = new_figure(7.2, 0.8 + 0.42 * len(rungs))
     axes = figure.add_subplot()
@@ -111,9 +111,10 @@ def draw_rungs(found: Found) -> Any:
             axes.plot([low, high], [place] * 2, color=colour, linewidth=2)
         axes.plot(rung.spearman, place, "o", color=colour)
     axes.axvline(0, color=BLACK, linewidth=0.8)
-    axes.set_yticks(range(len(rungs)), [literal(rung.name) for rung in rungs])
+    names = [rung.name if rung.trust is None else f"{rung.name} with {rung.trust.against}" for rung in rungs]
+    axes.set_yticks(range(len(rungs)), [literal(name) for name in names])
     axes.set_ylim(len(rungs) - 0.5, -0.5)
     axes.set_xlim(-1.05, 1.05)
-    axes.set_xlabel("rank correlation with the next rung")
+    axes.set_xlabel("rank correlation")
     plain(axes)
     return figure

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hcdc.core.found import Found
-from hcdc.reporting._found import RUNG_HEADINGS, chain, found_lines, rung_cells, where_seconds_went
+from hcdc.core.told import found_lines
+from hcdc.reporting._found import RUNG_HEADINGS, chain, rung_cells, where_seconds_went
 from hcdc.reporting._found_copies import copy_figures, found_copies
 from hcdc.reporting._found_dimensions import dimension_tables
 from hcdc.reporting._found_figures import found_figures
@@ -87,8 +88,8 @@ def _ladder(found: Found) -> str:
         body = "".join(f"<td>{cell}</td>" for cell in cells)
         lines.append(f'<tr><th scope="row">{first}</th>{body}</tr>')
     caption = (
-        "Cheapest rung first. Agreement: rank correlation with the next rung on the audit sample, which was "
-        "drawn beforehand; brackets: 90 % interval."
+        "Cheapest rung first. Agreement: rank correlation with the rung that is named, on the audit sample, "
+        "which was drawn beforehand; brackets: 90 % interval."
     )
     return (
         f'<div class="wide"><table><caption><span>{caption}</span></caption><thead><tr>{head}</tr></thead>'
@@ -100,9 +101,10 @@ def _dimensions(found: Found) -> list[str]:
     """Agreement by dimension, if the search measured any."""
     tables = dimension_tables(found)
     told = (
-        "Does a hyperparameter act on a stand-in as it acts on the next rung? tau is the correlation of its "
-        "main effects on both, with its 90 % interval; importance is the share of the next rung's variance "
-        "that it explains alone. An unknown dimension counts as open: let a dearer rung choose it."
+        "Does a hyperparameter act on a stand-in as it acts on the rung it was measured against? tau is the "
+        "correlation of its main effects on both, with its 90 % interval; importance is the share of that "
+        "rung's variance that it explains alone. An unknown dimension counts as open: let a more expensive "
+        "rung choose it."
     )
     return ["<h2>Agreement by dimension</h2>", f"<p>{told}</p>", *tables] if tables else []
 

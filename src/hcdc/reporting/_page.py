@@ -12,12 +12,13 @@ from typing import Any
 from hcdc.core.errors import InputError
 from hcdc.core.files import write_atomic
 from hcdc.core.results import Evaluation
+from hcdc.core.told import config_text
 from hcdc.datasets import CondensedDataset
 from hcdc.reporting._evaluations import belongs, short_names
 from hcdc.reporting._figures import draw_all, to_bytes
 from hcdc.reporting._images import PARTS, Before, draw_images, facts
 from hcdc.reporting._table import COLUMNS, Row, summary_table
-from hcdc.reporting._words import agreement_text, config_text, findings, payment, pick_text, shortened
+from hcdc.reporting._words import agreement_text, findings, payment, pick_text, shortened
 
 CHOSEN = ("random", "kcenter", "herding")
 """Methods whose S_train is real images."""
@@ -236,7 +237,7 @@ def _table(rows: Sequence[Row]) -> str:
         body = "".join(f"<td>{cell}</td>" for cell in cells)
         lines.append(f'<tr class="{row.role}"><th scope="row">{first}{told}</th>{body}</tr>')
     caption = (
-        "Copies (shaded) with their rivals, and the full data. Brackets: bootstrap interval over candidates. "
+        "Copies (shaded) with their rivals, and the full data. Brackets: 90 % interval. "
         "Seconds and break-even come from one run and depend on other load on the machine."
     )
     return (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hcdc.core.results import Evaluation, Ranking, Rival
+from hcdc.core.told import number
 from hcdc.reporting._evaluations import comparable, is_fraction, rivals_once, short_names
 
 PAYS_NOT = "does not pay off"
@@ -20,7 +21,7 @@ class Row:
         name: The copy, the rival, or the full data.
         role: ``"copy"``, ``"rival"`` or ``"full"``.
         of: The copy that a rival was compared with; empty otherwise.
-        spearman, interval, kendall, top_k, upper_half: Rank agreement with full-data validation scores.
+        spearman, interval, pairs, top_k, upper_half: Rank agreement with full-data validation scores.
         test_spearman: Rank agreement with full-data test scores.
         regret: Full-data validation score lost by taking the pick.
         test: Full-data test score of the pick.
@@ -28,7 +29,6 @@ class Row:
         once: Seconds before the first trial (condensing).
         per_trial: Seconds per candidate.
         search: Seconds for all candidates.
-        full_per_trial: Seconds per candidate on the full data.
         break_even: Trials from which the copy is cheapest among what ranks as well; None if never.
         never: The copy is known never to be cheapest.
         note: Why a number is undefined, or what a rival is.
@@ -39,7 +39,7 @@ class Row:
     of: str = ""
     spearman: float | None = None
     interval: tuple[float | None, float | None] = (None, None)
-    kendall: float | None = None
+    pairs: float | None = None
     top_k: float | None = None
     upper_half: float | None = None
     test_spearman: float | None = None
@@ -49,7 +49,6 @@ class Row:
     once: float | None = None
     per_trial: float | None = None
     search: float | None = None
-    full_per_trial: float | None = None
     break_even: int | None = None
     never: bool = False
     note: str = ""
@@ -73,14 +72,13 @@ def _agreed(ranking: Ranking, e: Evaluation) -> dict[str, Any]:
     return {
         "spearman": ranking.spearman,
         "interval": (ranking.interval[0], ranking.interval[1]),
-        "kendall": ranking.kendall,
+        "pairs": ranking.calibration,
         "top_k": ranking.top_k_overlap,
         "upper_half": ranking.upper_half_spearman,
         "test_spearman": ranking.test_spearman,
         "regret": ranking.regret,
         "test": ranking.selected_test_accuracy,
         "fraction": is_fraction(e),
-        "full_per_trial": e.full_seconds_per_candidate,
     }
 
 
@@ -129,11 +127,6 @@ def _full(e: Evaluation, alone: bool) -> Row:
 
 
 # --- text of the cells --------------------------------------------------------------------------------------
-
-
-def number(value: float | None) -> str:
-    """Two decimals, or a dash for None."""
-    return "-" if value is None else f"{value:.2f}"
 
 
 def seconds(value: float | None) -> str:
@@ -199,7 +192,7 @@ COLUMNS = (
         "rank agreement",
         agreement,
         "Spearman's rank correlation of the candidates' scores with their full-data validation scores, and "
-        "its bootstrap interval over candidates.",
+        "its 90 % interval; fewer than five candidates say nothing.",
         "rank\nagreement",
     ),
     Column(
@@ -208,7 +201,12 @@ COLUMNS = (
         "The same correlation with full-data test scores, to which nothing was fitted.",
         "with\ntest",
     ),
-    Column("Kendall", lambda row: number(row.kendall), "Kendall's tau-b of the same scores."),
+    Column(
+        "pairs in order",
+        lambda row: number(row.pairs),
+        "Share of pairs of candidates in the order of the full data, the paper's calibration.",
+        "pairs in\norder",
+    ),
     Column(
         "top 10",
         lambda row: number(row.top_k),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +12,13 @@ from scipy import stats
 from hcdc.core.ranks import percentiles
 from hcdc.core.results import Evaluation, Rival, Scores
 from hcdc.core.seeds import numpy_stream
+from hcdc.core.told import config_text, number
 from hcdc.reporting._evaluations import comparable, is_fraction, rivals_once, short_names
-from hcdc.reporting._table import PAYS_NOT, number, points, score, seconds
+from hcdc.reporting._table import PAYS_NOT, points, score, seconds
 
 DRAWS = 10_000
+FEWEST = 10
+"""Candidates below which a bootstrap interval would be far too narrow."""
 VALIDATION = "-val"
 """In the names of rivals with the copy's S_train and another validation set."""
 
@@ -26,10 +27,12 @@ def gain(truth: Scores, first: Scores, second: Scores, level: float = 0.9) -> tu
     """Spearman of ``first`` minus Spearman of ``second``, with a paired bootstrap interval.
 
     Returns:
-        ``(difference, low, high)``; NaN if undefined.
+        ``(difference, low, high)``; NaN if undefined, and no interval for fewer than `FEWEST` candidates.
     """
     scores = np.asarray([truth, first, second], np.float64)
     count = scores.shape[1]
+    if count < FEWEST:
+        return float(_differences(scores[:, None, :])[0]), math.nan, math.nan
     draws = numpy_stream(0, "gain").integers(0, count, (DRAWS, count))
     value = float(_differences(scores[:, None, :])[0])
     return value, *percentiles(value, _differences(scores[:, draws]), level)
@@ -65,7 +68,7 @@ def _gain_text(evaluation: Evaluation, first: Scores, second: Scores) -> str:
         return "no interval: the scores were not kept"
     value, low, high = gain(evaluation.truth, first, second, evaluation.level)
     if math.isnan(low):
-        return f"gain {value:+.2f}, no interval: too few candidates have different scores"
+        return f"gain {value:+.2f}, no interval: too few candidates, or too few different scores"
     sure = "" if low > 0 or high < 0 else ", so the difference may be chance"
     return f"gain {value:+.2f}, {_level(evaluation)} {low:+.2f} to {high:+.2f}{sure}"
 
@@ -164,11 +167,6 @@ def shortened(evaluation: Evaluation) -> str:
     """A warning if the copy was made with the demo's preset."""
     short = evaluation.preset == "demo" and evaluation.method != "random"  # random has no schedule
     return "made with preset 'demo', a shortened run" if short else ""
-
-
-def config_text(config: Mapping[str, Any]) -> str:
-    """A configuration as text to copy."""
-    return json.dumps(config, ensure_ascii=False)
 
 
 def pick_text(e: Evaluation) -> str:
