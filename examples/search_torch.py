@@ -2,7 +2,7 @@
 
     python search_torch.py 1m
 
-The budget is everything that the search may spend. `data.epochs(8)` is 8 in a full training and fewer where
+The budget is everything that the search can spend. `data.epochs(8)` is 8 in a full training and fewer where
 the search tries a short one; `data.score` turns outputs into the number to rank by.
 """
 

@@ -42,7 +42,8 @@ def test_example(name, data, needs, least, keys, monkeypatch):
     assert found.score >= least
     assert set(found.best) == keys or found.best["model"] == "trees"
     assert found.seconds <= 1.1 * 12
-    assert found.warnings == []
+    seedless = name == "search_trees"  # trees without subsampling do not depend on the seed
+    assert [text.partition(",")[0] for text in found.warnings] == ["seeds do not matter here"] * seedless
     if name == "search_graph":
         assert found.parts["test"] > 0.4  # six classes
 
