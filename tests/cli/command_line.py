@@ -1,8 +1,25 @@
-"""The command run inside the test process, and what a refusal looks like."""
+"""The command run inside the test process, an objective for it, and what a refusal looks like."""
 
 import pytest
 
 import hcdc.cli
+
+OBJECTIVE = """
+import numpy as np
+import hcdc
+
+x, y = np.zeros((40, 1), np.float32), np.arange(40) % 2
+
+def data():
+    return hcdc.FullData((x, y), (x, y))
+
+def objective(trial, data):
+    return trial.suggest_float("x", 0.0, 1.0) * data.epochs(10) / 10
+
+def no_data(trial, data):
+    return 0.0
+"""
+"""A file for ``--objective``: the score grows with the parameter and with the training."""
 
 
 def hcdc_run(capsys, *arguments):

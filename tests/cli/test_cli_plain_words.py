@@ -2,23 +2,10 @@
 
 import numpy as np
 import pytest
-from command_line import assert_refused, files, hcdc_run
+from command_line import OBJECTIVE, assert_refused, files, hcdc_run
 
 import hcdc
 from hcdc.core.files import unwritable
-
-OBJECTIVE = """
-import numpy as np
-import hcdc
-
-x, y = np.zeros((40, 1), np.float32), np.arange(40) % 2
-
-def data():
-    return hcdc.FullData((x, y), (x, y))
-
-def objective(trial, data):
-    return trial.suggest_float("x", 0.0, 1.0) * data.epochs(10) / 10
-"""
 
 
 @pytest.fixture
