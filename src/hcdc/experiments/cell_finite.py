@@ -1,10 +1,10 @@
 """Protocol ``cells-finite``: an S_val learned from finite hypergradients of cells.
 
-A star is a cell and some of its neighbours, which differ from it in one edge. Its finite hypergradient is the
-difference of their losses from the centre's, each cell trained separately: Delta_T after 12 epochs on the full
-data (minus the table's validation accuracy), Delta_S on S_train, exactly as the judges are trained. S_val is
-learned by min over a >= 0 of sum (a Delta_S - Delta_T)^2, one scale for all stars, which implies calibration.
-Beside it stands an S_val that follows the values of the same cells instead of their differences.
+A star is a cell and some of its neighbours, which differ from it in one edge. Its finite hypergradient is
+the difference of their losses from the centre's, each cell trained separately: Delta_T after 12 epochs on the
+full data (minus the table's validation accuracy), Delta_S on S_train, exactly as the judges are trained.
+S_val is learned by min over a >= 0 of sum (a Delta_S - Delta_T)^2, one scale for all stars, which implies
+calibration. Beside it stands an S_val that follows the values of the same cells, not their differences.
 
 An estimator that does not agree with itself cannot be aligned, so the record starts with the agreement of
 Delta_S between two initialisations. Stars that watch take no part in learning. Judges are other cells.
@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hcdc.condensers import plan
+from hcdc.condensers import mean_loss, misorder, plan
 from hcdc.core import records
 from hcdc.core.configs import Config
 from hcdc.core.progress import timed
@@ -75,11 +75,12 @@ class Sizes:
 
 
 def draw_cells(space: NASBench201, sizes: Sizes, seed: int) -> tuple[list[Config], list[Config]]:
-    """Judges, and the cells of all stars, one star after the other and its centre first; none is drawn twice."""
+    """Judges, and the cells of all stars: star by star, its centre first; no cell comes twice."""
     cells, rng = space.candidates(), numpy_stream(seed, PROTOCOL)
     order = [cells[i] for i in rng.permutation(len(cells))]
     judges = order[: sizes.judges]
-    used, stars = {c["cell"] for c in judges}, []
+    used = {c["cell"] for c in judges}
+    stars: list[Config] = []
     for centre in order[sizes.judges :]:
         free = [c for c in space.neighbours(centre) if c["cell"] not in used]
         if len(stars) == (sizes.stars + sizes.watching) * (1 + sizes.near):
@@ -104,20 +105,20 @@ def finite(short: Tensor, near: int) -> Objective:
 
 
 def followed(short: Tensor) -> Objective:
-    """1 - Pearson's correlation of losses with the ranks of minus ``short``: values, not differences."""
-    target = standard_tensor_ranks(-short)
-
-    def distance(losses: Tensor) -> Tensor:
-        centred = losses - losses.mean()
-        return 1 - (target * centred / (centred.square().mean().sqrt() + 1e-12)).mean()
-
-    return distance
+    """How far losses are from the ranks of minus ``short``: values, not differences."""
+    return lambda losses: misorder(losses, -short)
 
 
+def losses_of(task: Task, network: Predictor, images: Any) -> Tensor:
+    """Losses of one cell by initialisation ``[initialisations]``."""
+    found: Tensor = torch.vmap(lambda out: task.loss(out, images))(network(images))
+    return found
+
+
+@torch.no_grad()
 def losses_on(task: Task, networks: Sequence[Predictor], images: Any) -> Tensor:
     """Losses ``[cells, initialisations]``."""
-    with torch.no_grad():
-        return torch.stack([torch.vmap(lambda out: task.loss(out, images))(net(images)) for net in networks])
+    return torch.stack([losses_of(task, network, images) for network in networks])
 
 
 def learn(task: Task, networks: Sequence[Predictor], start: Any, objective: Objective, sizes: Sizes) -> Any:
@@ -128,8 +129,7 @@ def learn(task: Task, networks: Sequence[Predictor], start: Any, objective: Obje
         losses, slopes = [], []
         for net in networks:
             x = theta["x"].detach().requires_grad_()
-            images = task.replace(start, {"x": x})
-            loss = torch.vmap(lambda out: task.loss(out, images))(net(images)).mean()
+            loss = mean_loss(task, net, task.replace(start, {"x": x}))
             slopes.append(torch.autograd.grad(loss, x)[0])
             losses.append(loss.detach())
         values = torch.stack(losses).requires_grad_()
@@ -140,7 +140,7 @@ def learn(task: Task, networks: Sequence[Predictor], start: Any, objective: Obje
 
 
 def agreement(losses: Tensor, short: Tensor, full: Tensor, near: int) -> dict[str, float]:
-    """Spearman's correlation of Delta_S with itself, with 12 epochs and with 200, over all pairs of the stars.
+    """Spearman's correlation of Delta_S with itself, with 12 epochs and with 200, over the stars' pairs.
 
     Args:
         losses: Of the stars' cells by initialisation ``[cells, initialisations]``.
@@ -201,9 +201,9 @@ def run(task: ImageTask, truth: TableTruth, sizes: Sizes, seed: int, device: str
     scores["ridge"] = ridge(features, standard_tensor_ranks(short[:count]).double().numpy(), asked)
     for name in ("start", "pool"):
         scores[f"ridge + {name}"] = standard(scores["ridge"]) + standard(scores[name])
-    parts = {part: np.array(truth.scores(judges, part)) for part in ("val", "test")}
+    known = {part: np.array(truth.scores(judges, part)) for part in ("val", "test")}
     ranked = {
-        name: {part: spearman(known, score) for part, known in parts.items()}
+        name: {part: spearman(right, score) for part, right in known.items()}
         for name, score in scores.items()
     }
     return {
