@@ -8,7 +8,7 @@ import torch
 from small_cifar import write_images, write_table
 
 from hcdc.datasets import data
-from hcdc.experiments import cell_finite
+from hcdc.experiments import cell_finite, cell_tables
 from hcdc.experiments.cell_finite import Sizes, agreement, differences, draw_cells, finite, followed
 from hcdc.spaces import NASBench201
 from hcdc.tasks import ImageTask
@@ -85,3 +85,12 @@ def test_learning_lowers_the_distance(found):
 
     assert reached(cell_finite.learn(task, networks, start, objective, SMALL)) < reached(start) - 0.01
     assert torch.equal(task.tensors(start)["x"], at)
+
+
+def test_the_table_compares_the_aligned_set_with_each_rival(found):
+    made = {**found[1], "scores": {**found[1]["scores"], "start": found[1]["scores"]["finite"]}}
+    made["ranked"] = {**made["ranked"], "start": made["ranked"]["finite"]}
+    rows = {line.split(" | ")[0]: line for line in cell_tables.finite_table([made, made]).splitlines()}
+    assert len(rows) == 2 + len(cell_tables.FINITE)
+    assert rows["| the images both start from"].endswith("| +0.00 [+0.00, +0.00] |")
+    assert f"| {made['ranked']['ridge']['val']:.2f} |" in rows["| ridge on the same short trainings, no copy"]

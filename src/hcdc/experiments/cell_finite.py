@@ -210,6 +210,7 @@ def run(task: ImageTask, truth: TableTruth, sizes: Sizes, seed: int, device: str
         "protocol": PROTOCOL, "dataset": truth.dataset, "seed": seed, "sizes": dataclasses.asdict(sizes),
         "recipe": recipe.as_dict(), "agreement": agreed, "ranked": ranked,
         "scores": {name: score.tolist() for name, score in scores.items()},
+        "truth": {part: right.tolist() for part, right in known.items()},
         "judges": [c["cell"] for c in judges], "stars": [c["cell"] for c in stars],
         "training_seconds": training[0], "learning_seconds": learning[0],
     }  # fmt: skip

@@ -67,6 +67,7 @@ TABLES: dict[str, tuple[str | None, Callable[[Sequence[Record]], str]]] = {
     "tables-by-test": ("tables-rank", table_rank_tables.by_test_table),
     "tables-cost": ("tables-rank", table_rank_tables.cost_table),
     "cells-edges": ("cells-edges", cell_tables.edges_table),
+    "cells-finite": ("cells-finite", cell_tables.finite_table),
     "speed": (None, speed_table),
     "against": (None, against_table),
     **{name: ("search-replay", write) for name, write in {**SEARCH_TABLES, **RECORDED_TABLES}.items()},
