@@ -78,3 +78,13 @@ def test_the_paper_comes_before_ours_in_any_order_of_records(order):
     found = [darts("hcdc", 0, 0.9), reinforce("hcdc", "calibrated", [0.9])][::order]
     names = [line[0].split(":")[0] for line in lines(found)[2:]]
     assert names == ["DARTS-PT, the paper's", "DARTS-PT", "REINFORCE, the paper's", "REINFORCE"]
+
+
+def test_a_search_on_a_cpu_has_a_row_of_its_own_and_no_price_of_a_gpu_for_its_probes():
+    cpu = {**darts("hcdc", 0, 0.9), "environment": {"device": "cpu (1 threads)"}}
+    text = tables.table("nas-search", [darts("hcdc", 1, 0.9), cpu])
+    one, other = (line for line in text.splitlines() if line.startswith("| DARTS-PT: "))
+    assert "on a CPU" not in one
+    assert "probes" not in one
+    assert "on a CPU" in other
+    assert f"+ {cpu['probes']} probes |" in other

@@ -41,16 +41,20 @@ def test_a_step_moves_only_the_weights_of_its_cell(task, net):
 def test_every_cell_is_scored_after_training(tmp_path, monkeypatch):
     every = NASBench201().candidates()[:6]
     monkeypatch.setattr(NASBench201, "candidates", lambda self: every)
-    monkeypatch.setattr(supernet_pool, "VAL", 100)
     out = tmp_path / "pool.jsonl"
     losses = []
     for steps in (1, 150):
-        given = f"--dataset digits --steps {steps} --batch 50 --images 400 --channels 4 --device cpu"
-        supernet_pool.main([*given.split(), "--out", str(out)])
+        given = (
+            f"--dataset digits --steps {steps} --batch 50 --images 400 --channels 4 --val 100 --device cpu"
+        )
+        charge = ["--charge", "90"] if steps == 1 else []
+        supernet_pool.main([*given.split(), *charge, "--out", str(out)])
         told, *found = records.read(out)
         assert [line["cell"] for line in found] == [config["cell"] for config in every]
         assert (told["steps"], told["images"], told["val"]) == (steps, 400, 100)
         assert told["train_seconds"] > 0 < told["score_seconds"]
+        own = told["train_seconds"] + told["score_seconds"]
+        assert told["charged_seconds"] == (90 if charge else pytest.approx(own, rel=1e-3))
         losses.append(sum(line["loss"] for line in found) / len(found))
     assert losses[1] < losses[0] - 0.3
     assert sum(line["score"] for line in found) / len(found) > 0.25  # chance: .1

@@ -35,6 +35,7 @@ class Found:
         search, making: Mean seconds of a search, and of making its copy.
         probes: Full trainings behind a copy.
         best_probe: Mean test accuracy of the best probe, in percent; None if it is not known.
+        timed: Whether the price of a probe is known on the device of the searches.
     """
 
     accuracies: Sequence[float]
@@ -42,6 +43,7 @@ class Found:
     making: float
     probes: float
     best_probe: float | None
+    timed: bool = True
 
     @classmethod
     def of(cls, some: Sequence[Record]) -> Found:
@@ -56,19 +58,22 @@ class Found:
             float(np.mean(every(name))) for name in ("search_seconds", "making_seconds", "probes")
         )
         best = 100 * float(np.mean(known)) if known else None
-        return cls([100 * v for v in every("test_accuracy")], search, making, probes, best)
+        accuracies = [100 * v for v in every("test_accuracy")]
+        return cls(accuracies, search, making, probes, best, not any(map(_on_cpu, some)))
 
     @property
     def mean(self) -> float:
         return float(np.mean(self.accuracies))
 
-    @property
-    def whole(self) -> float:
+    def whole(self) -> str:
         """Seconds of the search with making and probes, on one clock."""
-        return self.search + self.making + self.probes * PRICES["nas201-cifar10"]["full"]
+        spent = self.search + self.making
+        if self.timed or not self.probes:
+            return _number(spent + self.probes * PRICES["nas201-cifar10"]["full"])
+        return f"{_number(spent)} + {self.probes:.0f} probes"
 
     def seconds(self) -> str:
-        return f"{_number(self.search)} / {_number(self.whole)}"
+        return f"{_number(self.search)} / {self.whole()}"
 
     def accuracy(self) -> str:
         values = self.accuracies
@@ -108,6 +113,10 @@ class Row:
         return f"{self.searcher}: {self.space}, {how}"
 
 
+def _on_cpu(r: Record) -> bool:
+    return str(r.get("environment", {}).get("device", "")).startswith("cpu") and r["searcher"] != "reinforce"
+
+
 def _setting(r: Record) -> tuple[str, str, str, str]:
     """The row of a record: searcher, space, and training on copies and on the original data."""
     if r["searcher"] == "reinforce":
@@ -116,6 +125,7 @@ def _setting(r: Record) -> tuple[str, str, str, str]:
     s = r["settings"]
     space = f"{s['cells']} cell{'s' * (s['cells'] > 1)} per stage"
     how = f"{s['epochs']} and 5 x {s['tune_epochs']} epochs in batches of {s['batch']}"
+    how += ", on a CPU" * _on_cpu(r)
     return "DARTS-PT", space, how, how
 
 
@@ -152,7 +162,7 @@ def sentence(ours: Sequence[Row]) -> str:
         return ""
     mine = row.found["hcdc"]
     told = f"{row.searcher}, {row.space}: a search on HCDC's copy takes {_number(mine.search)} seconds"
-    told += f", with making it and its {mine.probes:.0f} probes {_number(mine.whole)}"
+    told += f", with making it and its {mine.probes:.0f} probes {mine.whole()}"
     others = [("on random images", row.found["random"])] if "random" in row.found else []
     others += [
         (f"on the original data ({other.original})", other.found["original"])
@@ -160,7 +170,7 @@ def sentence(ours: Sequence[Row]) -> str:
         if other.space == row.space and "original" in other.found
     ]
     for place, other in others:
-        told += f"; {place} it takes {_number(other.whole)} and finds a cell {_apart(other.mean - mine.mean)}"
+        told += f"; {place} it takes {other.whole()} and finds a cell {_apart(other.mean - mine.mean)}"
     if mine.best_probe is not None:
         told += f"; the best of the probes is {_apart(mine.best_probe - mine.mean)}"
     return f"{told}."

@@ -77,7 +77,7 @@ class SupernetRanking:
     """A ranking of all candidates by one supernet.
 
     Attributes:
-        seconds: Seconds for training it and for scoring all candidates.
+        seconds: What training it and scoring all candidates is charged.
         score: Accuracy of a candidate with inherited weights.
     """
 

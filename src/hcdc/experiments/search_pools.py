@@ -297,7 +297,7 @@ def _supernet(file: Path) -> SupernetRanking:
     told, *cells = records.read(file)
     try:
         scores = {line["cell"]: -math.inf if line["loss"] is None else line["score"] for line in cells}
-        seconds = told["train_seconds"] + told["score_seconds"]
+        seconds = told["charged_seconds"]
     except KeyError as error:
         raise InputError(f"'{file}' has no {error}; give a file of hcdc.experiments.supernet_pool") from error
     return SupernetRanking(seconds, lambda config: scores[config["cell"]])
