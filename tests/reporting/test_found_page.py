@@ -137,6 +137,15 @@ def test_the_page_is_self_contained_and_opens_with_the_answer(tmp_path):
     assert places == sorted(places)
 
 
+def test_an_interval_that_says_nothing_is_not_shown_as_agreement(tmp_path):
+    """Two audits that happen to agree."""
+    few = dataclasses.replace(FOUND.rungs[1], spearman=1.0, interval=(-1.0, 1.0), audits=2, trust=None)
+    page = report(dataclasses.replace(FOUND, rungs=[few, FOUND.rungs[-1]]), tmp_path / "few.html").read_text()
+    assert "unknown, too few audits" in page
+    assert "1.00 [-1.00, 1.00]" not in page
+    assert page.count('src="data:image/svg+xml;base64,') == 2
+
+
 def test_random_search_is_estimated_from_the_uniform_sample():
     """The mean best of all groups of k; the failed training counts as the worst of the others."""
     scores = [0.61, 0.69, 0.55, 0.66, 0.55, 0.702, 0.64]

@@ -52,6 +52,11 @@ class RungReport:
     trust: Trust | None = None
     file: str = ""
 
+    @property
+    def measured(self) -> bool:
+        """Whether the audit sample says anything: the interval of too few audits is -1 to 1."""
+        return self.spearman is not None and tuple(self.interval) != (-1, 1)
+
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read one rung of what `Found.to_json` wrote; unknown keys are ignored."""

@@ -62,19 +62,25 @@ def where_seconds_went(found: Found) -> str:
     return f"{cost.total:,.0f} s{allowed}: {', '.join(parts)}{inside}"
 
 
+def agreement(rung: RungReport) -> str:
+    """How far a rung ranks like the next one."""
+    if rung.spearman is None:
+        return "-"
+    if not rung.measured:
+        return "unknown, too few audits"
+    low, high = rung.interval
+    interval = "" if low is None else f" [{number(low)}, {number(high)}]"
+    against = "" if rung.trust is None else f" with '{rung.trust.against}'"
+    return f"{number(rung.spearman)}{interval}{against}"
+
+
 def rung_cells(rung: RungReport) -> list[str]:
     """A rung as a row; see `RUNG_HEADINGS`."""
-    low, high = rung.interval
-    agreement = "-" if rung.spearman is None else f"{number(rung.spearman)}"
-    if rung.spearman is not None and low is not None:
-        agreement += f" [{number(low)}, {number(high)}]"
-    if rung.trust is not None and rung.spearman is not None:
-        agreement += f" with '{rung.trust.against}'"
     price = "-" if rung.price is None else f"{rung.price:.3g}"
     note = rung.note or {True: "pays", False: "not shown to pay", None: ""}[rung.pays]
     return [
-        rung.name, f"{rung.candidates:,}", str(rung.failed or "-"), f"{rung.seconds:,.1f}", price, agreement,
-        str(rung.audits or "-"), "-" if rung.trust is None else rung.trust.verdict, note,
+        rung.name, f"{rung.candidates:,}", str(rung.failed or "-"), f"{rung.seconds:,.1f}", price,
+        agreement(rung), str(rung.audits or "-"), "-" if rung.trust is None else rung.trust.verdict, note,
     ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ def found_figures(found: Found) -> list[tuple[str, str, Any]]:
     drawn = [("ladder", "Candidates per rung, cheapest rung at the top.", draw_ladder(found))]
     if found.curve:
         drawn.append(("best-so-far", _curve_caption(found), draw_curve(found)))
-    if stand_ins(found):
+    if any(rung.measured for rung in stand_ins(found)):
         caption = "Agreement of each stand-in with the rung it was measured against, with its 90 % interval."
         drawn.append(("agreement", caption, draw_rungs(found)))
     return drawn
@@ -101,7 +101,7 @@ def draw_curve(found: Found) -> Any:
 
 def draw_rungs(found: Found) -> Any:
     """Agreement of each stand-in with the rung it was measured against, with its interval."""
-    rungs = stand_ins(found)
+    rungs = [rung for rung in stand_ins(found) if rung.measured]
     figure = new_figure(7.2, 0.8 + 0.42 * len(rungs))
     axes = figure.add_subplot()
     for place, rung in enumerate(rungs):
