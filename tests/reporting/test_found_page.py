@@ -67,7 +67,7 @@ def test_the_first_box_says_what_to_use_how_sure_and_what_it_cost():
     assert told["verdict"].startswith("use it: ")
     assert "'short:0.1' agrees with 'full' (rank correlation 0.88, 0.50 to 0.98)" in told["verdict"]
     assert "'copy'" not in told["verdict"]
-    assert "all 812 candidates that were tried would take 30,856 s (8.6 h) in full" in told["cost"]
+    assert "training all 812 candidates in full would take 30,856 s (8.6 h), " in told["cost"]
     assert "17.2 times as long" in told["cost"]
     warned = [text for label, text in found_lines(FOUND) if label == "warning"]
     assert warned == ["something to know", "'copy' misjudges 'lr' beside 'short:0.1': do not choose there"]
@@ -80,7 +80,8 @@ def test_a_verdict_names_what_is_missing():
     assert "only candidate that was trained in full" in lines(rungs=few)["verdict"]
     shaky = [dataclasses.replace(FOUND.rungs[0], pays=True), *FOUND.rungs[1:]]
     verdict = lines(rungs=shaky)["verdict"]
-    assert "but it is unknown whether 'copy' left out better ones (rank correlation 0.11" in verdict
+    assert "'copy' may have left out better ones" in verdict
+    assert "is uncertain (rank correlation 0.11" in verdict
     poor = lines(parts={"test": 0.7048})["verdict"]
     assert poor.startswith("do not expect its score: the test score 0.7048 lies below the interval of the")
     same = [{"config": CONFIG, "scores": [0.7162] * 3}, {"config": {}, "scores": [0.71, 0.71]}]
@@ -88,10 +89,7 @@ def test_a_verdict_names_what_is_missing():
     assert "the choice; believe the test score" in lines(finalists=same)["verdict"]
     assert "the choice; keep a test part" in lines(finalists=same, parts={})["verdict"]
     unproven = [FOUND.rungs[0], FOUND.rungs[-1]]
-    assert (
-        "no stand-in was shown to rank like the rung it was measured against"
-        in lines(rungs=unproven)["verdict"]
-    )
+    assert lines(rungs=unproven)["verdict"].endswith("so better ones may have been left out")
 
 
 def test_a_copy_alone_has_neither_score_nor_saving():

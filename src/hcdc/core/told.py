@@ -73,36 +73,45 @@ def verdict(found: Found) -> str:
         return "do not use it"
     if found.score is None:
         return "do not rely on it yet: the winner was not trained in full with a fresh seed"
+    sentences = [*_winner(found), *_left_out(found)]
+    return ". ".join(sentences)
+
+
+def _winner(found: Found) -> list[str]:
+    """Whether the winner and its score can be relied on."""
     full = found.rung("full").candidates
+    if found.disappointing:
+        return [f"do not expect its score: {found.disappointing}", f"It is the best of {full} full trainings"]
+    if found.flattered:
+        return [f"use it with care: {found.flattered}"]
+    if full < 2:
+        return ["use it with care: it is the only candidate that was trained in full"]
+    best = f"use it: it is the best of {full} full trainings"
+    return [f"{best}, and its score comes from a new training with a fresh seed"]
+
+
+def _left_out(found: Found) -> list[str]:
+    """Whether stand-ins may have left better candidates out; nothing if there were none."""
+    if not stand_ins(found):
+        return []
     used = [rung for rung in stand_ins(found) if rung.pays]
     agreeing = [rung for rung in used if rung.interval[0] is not None and rung.interval[0] > 0]
-    sure = f"use it: its score comes from a training with a fresh seed, and it is the best of {full} in full"
-    if full < 2:
-        sure = "use it with care: it is the only candidate that was trained in full"
-    if found.flattered:
-        sure = f"use it with care: {found.flattered}"
-    if found.disappointing:
-        sure = f"do not expect its score: {found.disappointing}, and it is the best of {full} in full"
-    if not stand_ins(found):
-        return sure
     if not agreeing:
-        return (
-            f"{sure}; whether better ones were left out is unknown, since no stand-in was shown to rank like "
-            "the rung it was measured against"
-        )
+        return ["No stand-in was shown to rank as the next rung does, so better ones may have been left out"]
     agree = listed(
         [f"'{rung.name}' agrees with {_against(rung)} ({_correlation(rung)})" for rung in agreeing]
     )
     doubts = [
-        f"whether '{rung.name}' left out better ones ({_correlation(rung)} with {_against(rung)})"
+        f"'{rung.name}' may have left out better ones: its agreement with {_against(rung)} is uncertain "
+        f"({_correlation(rung)})"
         for rung in used
         if rung not in agreeing
     ]
     if doubts:
-        return f"{sure}; {agree}, but it is unknown {listed(doubts)}"
+        return [agree, *doubts]
     trusted = all(rung.trust is not None and rung.trust.verdict == "trust" for rung in agreeing)
     rest = "those left out are probably worse" if trusted else "most of those left out should be worse"
-    return f"{sure}; {agree}, so {rest}"
+    return [f"{agree}, so {rest}"]
 
 
 def _against(rung: RungReport) -> str:
@@ -137,8 +146,8 @@ def cost(found: Found) -> str:
     if price is None or tried * price <= 1.1 * found.seconds:
         return f"{spent}; {tried:,} candidates were tried"
     whole = tried * price
-    saved = f"{duration(whole)} in full, {whole / max(found.seconds, 1e-9):.1f} times as long"
-    return f"{spent}; all {tried:,} candidates that were tried would take {saved}"
+    saved = f"{duration(whole)}, {whole / max(found.seconds, 1e-9):.1f} times as long"
+    return f"{spent}; training all {tried:,} candidates in full would take {saved}"
 
 
 # --- a plan and a measured stand-in -------------------------------------------------------------------------
