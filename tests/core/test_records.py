@@ -131,6 +131,19 @@ def test_commit_of_the_source_tree_with_a_mark_where_it_has_changes(repository):
     assert records.commit() == head + "+"
 
 
+def test_a_record_names_the_commit_that_was_loaded(repository):
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "-m", "second")
+    head = git(repository, "rev-parse", "HEAD")
+    records.loaded_commit.cache_clear()
+    try:
+        assert records.loaded_commit() == head
+        (repository / "other").write_text("changed while the work runs")
+        assert records.environment("cpu")["commit"] == head
+    finally:
+        records.loaded_commit.cache_clear()
+
+
 def test_a_package_installed_inside_somebodys_repository_has_no_commit(repository):
     assert records.commit() is None
 

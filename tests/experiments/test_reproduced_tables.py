@@ -10,6 +10,7 @@ from hcdc.core.ranks import Interval
 from hcdc.experiments.reproduced_tables import (
     REPRODUCED_TABLES,
     TABLED,
+    beside,
     fold_rows,
     graph_rows,
     listing_table,
@@ -36,14 +37,25 @@ def ranked(label, seed, value, dataset="cora", **rivals):
 
 
 def test_a_place_is_first_tied_or_beaten():
-    ours = 0.8, Interval(0.7, 0.9, 0.9)
-    near, far = (0.85, Interval(0.8, 0.9, 0.9)), (0.2, Interval(0.1, 0.3, 0.9))
-    assert place(ours, {}) == "alone"
-    assert place(ours, {"far": far}) == "first, before far (0.20)"
-    assert place(ours, {"far": far, "near": near}) == "tied with near (0.85)"
-    assert place(far, {"near": near, "ours": ours}) == "beaten by near (0.85)"
-    assert place((0.8, ONE), {"one": (0.9, ONE)}) == "beaten by one (0.90)"
-    assert place((0.8, ONE), {"one": (0.8, ONE)}) == "tied with one (0.80)"
+    ahead, level, behind = Interval(0.01, 0.2, 0.9), Interval(-0.1, 0.1, 0.9), Interval(-0.2, -0.1, 0.9)
+    assert place(0.8, {}) == "alone"
+    assert place(0.8, {"far": (0.2, ahead)}) == "first, before far (0.20)"
+    assert place(0.8, {"far": (0.2, ahead), "near": (0.85, level)}) == "tied with near (0.85)"
+    assert place(0.2, {"near": (0.85, behind), "ours": (0.8, behind)}) == "beaten by near (0.85)"
+    assert place(0.8, {"one": (0.9, ONE)}) == "beaten by one (0.90)"
+    assert place(0.8, {"one": (0.7, ONE)}) == "first, before one (0.70)"
+    assert place(0.8, {"one": (0.8, ONE)}) == "tied with one (0.80)"
+
+
+def test_gains_are_paired_by_seed():
+    """Both rankings vary from seed to seed by far more than they differ."""
+    ours = {seed: 0.1 * seed for seed in range(5)}
+    mean, gain = beside(ours, {**{seed: 0.1 * seed - 0.01 for seed in range(5)}, 7: math.nan})
+    assert math.isclose(mean, 0.19)
+    assert gain.low == pytest.approx(0.01)
+    assert gain.high == pytest.approx(0.01)
+    assert math.isnan(beside(ours, {9: 0.5})[1].low)
+    assert beside(ours, {9: math.nan}) is None
 
 
 def test_graphs_stand_among_copies_and_among_all():
@@ -129,6 +141,9 @@ def test_a_result_has_its_own_table_and_figure(tmp_path):
     assert list(rows) == [f"`{name}`" for name in sorted(REPRODUCTIONS)]
     assert rows["`loss-landscape`"][-1] == "1, 1 seed"
     assert rows["`filters-80`"][-1] == "none"
+    zoo = [{"protocol": "gnn-zoo", "space": {"name": "gnn-zoo"}, "seed": 1}]
+    rows = {row[0]: row for row in body(listing_table(zoo))}
+    assert (rows["`gnn-zoo`"][-1], rows["`nasbench-graph`"][-1]) == ("1, 1 seed", "none")
 
 
 def test_the_tables_are_of_results_that_exist():

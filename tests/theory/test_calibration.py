@@ -114,6 +114,11 @@ def test_where_gradients_are_not_aligned_a_monotone_path_is_ordered_differently(
     assert loss_t(ends[1]) > loss_t(ends[0])
 
 
+def test_where_a_gradient_vanishes_there_is_no_direction():
+    with pytest.raises(InputError, match="a gradient vanishes"):
+        violating_path(lambda l: l.square().sum(), lambda l: l.sum(), torch.zeros(2), 0.1)
+
+
 def test_aligned_gradients_have_no_violating_path():
     with pytest.raises(InputError, match="aligned"):
         violating_path(lambda l: l.sum(), lambda l: 2 * l.sum(), torch.zeros(2), 0.1)

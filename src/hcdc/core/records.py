@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import math
 import os
@@ -35,8 +36,17 @@ def commit() -> str | None:
 
     An installed package has no commit, even inside another repository. ``HCDC_COMMIT`` overrides.
     """
-    if given := os.environ.get("HCDC_COMMIT"):
-        return given
+    return os.environ.get("HCDC_COMMIT") or _of_tree()
+
+
+@functools.cache
+def loaded_commit() -> str | None:
+    """`commit` at the first call. Long work calls it when it begins: the tree may change meanwhile, the code
+    that runs does not."""
+    return commit()
+
+
+def _of_tree() -> str | None:
     if not _git("ls-files", "--", Path(__file__).name):
         return None
     head = _git("rev-parse", "HEAD")
@@ -67,7 +77,7 @@ def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
 
     return {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": commit(),
+        "commit": os.environ.get("HCDC_COMMIT") or loaded_commit(),
         "hcdc": version(),
         "torch": torch.__version__,
         "python": platform.python_version(),

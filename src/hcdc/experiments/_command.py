@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from hcdc.condensers import Plan
+from hcdc.core import records
 from hcdc.core.errors import HcdcError, InputError, unknown_name
 from hcdc.core.progress import Progress
 from hcdc.datasets import CondensedDataset
@@ -21,6 +22,7 @@ def as_command(main: Callable[[], None]) -> None:
     """Run a module's ``main``. Invalid input ends with a sentence and exit code 2, other known errors with
     exit code 1; unexpected errors keep their traceback."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    records.loaded_commit()
     try:
         main()
     except FileNotFoundError as error:

@@ -38,10 +38,9 @@ RIVALS = {
     "ridge-probes": "kernel ridge on the same full trainings",
     "ridge-and-real-val": "that ridge and the real validation loss, equal weights",
     "early-stopping": "full data, one seed, as many example visits as the copy",
-    "equal-cost": "full data, one-seed training",
+    "one-seed-full": "full data, one-seed training",
     "parameter-count": "number of parameters",
 }
-"""In the records, ``equal-cost`` stops at one whole training with one seed, before it reaches equal cost."""
 SHOWN = ("real-val-loss",)
 """Rivals that have a row even if they were not run."""
 
@@ -55,6 +54,12 @@ def head(columns: Sequence[Key]) -> list[str]:
     return [f"{dataset.capitalize()} {size}" for dataset, size in columns]
 
 
+def rival_name(rival: Record) -> str:
+    """The name of a recorded rival; ``equal-cost`` once stopped at one whole training with one seed."""
+    older = rival["name"] == "equal-cost" and "whole seeds" not in str(rival.get("description", ""))
+    return "one-seed-full" if older else str(rival["name"])
+
+
 def scores(found: Sequence[Record], figure: str = "spearman") -> dict[str, dict[Key, dict[int, float]]]:
     """``{method or rival: {(data set, size): {seed: figure}}}``; the last record per seed counts."""
     table: dict[str, dict[Key, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
@@ -63,7 +68,7 @@ def scores(found: Sequence[Record], figure: str = "spearman") -> dict[str, dict[
         table[record["label"]][key(record)][record["seed"]] = math.nan if value is None else value
         for rival in record["rivals"]:
             value = rival.get(figure)
-            table[rival["name"]][key(record)][record["seed"]] = math.nan if value is None else value
+            table[rival_name(rival)][key(record)][record["seed"]] = math.nan if value is None else value
     return table
 
 
@@ -85,6 +90,15 @@ def ours(found: Sequence[Record], column: Key) -> list[Record]:
     return [r for r in found if r["label"] == "hcdc" and key(r) == column]
 
 
+def timed(found: Sequence[Record]) -> list[Record]:
+    """The records whose seconds can be averaged: those of the version that most were timed with.
+
+    Later versions break even against the one-seed training and name it; they ran on another, quicker day.
+    """
+    kinds = [r.get("break_even_against") for r in found]
+    return [r for r, kind in zip(found, kinds) if kind == max(kinds, key=kinds.count)]
+
+
 def _mean(found: Sequence[Record], figure: Callable[[Record], float]) -> float:
     return sum(figure(r) for r in found) / len(found)
 
@@ -96,7 +110,7 @@ def _spent(record: Record) -> float:
 
 def _rival_seconds(record: Record, name: str) -> float:
     """Seconds in which a rival ranks all candidates."""
-    (each,) = (v["seconds_per_candidate"] for v in record["rivals"] if v["name"] == name)
+    (each,) = (v["seconds_per_candidate"] for v in record["rivals"] if rival_name(v) == name)
     return float(each * record["candidates"])
 
 
@@ -108,9 +122,9 @@ def _percent(shares: Sequence[float]) -> str:
 
 def _with_share(name: str, found: Sequence[Record]) -> str:
     """A rival's description; full-data trainings add their share of HCDC's seconds."""
-    if name not in ("early-stopping", "equal-cost"):
+    if name not in ("early-stopping", "one-seed-full"):
         return RIVALS[name]
-    groups = [ours(found, column) for column in dict.fromkeys(key(r) for r in found)]
+    groups = [timed(ours(found, column)) for column in dict.fromkeys(key(r) for r in found)]
     shares = [_mean(g, lambda r: _rival_seconds(r, name)) / _mean(g, _spent) for g in groups if g]
     return f"{RIVALS[name]} ({_percent(shares)})" if shares else RIVALS[name]
 
@@ -120,7 +134,7 @@ def _same_seconds(found: Sequence[Record]) -> tuple[str, dict[Key, str]]:
 
     If they suffice for all candidates with as many seeds as the truth, the ranking is the truth itself.
     """
-    groups = {column: ours(found, column) for column in dict.fromkeys(key(r) for r in found)}
+    groups = {column: timed(ours(found, column)) for column in dict.fromkeys(key(r) for r in found)}
     shares = {c: _mean(g, lambda r: r["full_seconds"]) / _mean(g, _spent) for c, g in groups.items() if g}
     fits = {c: "1 by definition" if share <= 1 else "not run" for c, share in shares.items()}
     words = "full data, the same total seconds"
@@ -137,7 +151,7 @@ def agreement_table(found: Sequence[Record]) -> str:
         if name in table or name in SHOWN:
             words = COPIES.get(name) or _with_share(name, _in_columns(found))
             rows.append([words, *(cell(list(table[name].get(c, {}).values())) for c in COLUMNS)])
-        if name == "equal-cost" and name in table:
+        if name == "one-seed-full" and name in table:
             words, fits = _same_seconds(_in_columns(found))
             rows.append([words, *(fits.get(c, "not run") for c in COLUMNS)])
     return table_text(["ranked by", *head(COLUMNS)], rows)
@@ -210,7 +224,7 @@ def cost_table(found: Sequence[Record]) -> str:
     """
     rows = []
     for column in COLUMNS:
-        mine = ours(found, column)
+        mine = timed(ours(found, column))
         if not mine:
             continue
         making = _mean(mine, lambda r: r["condense_seconds"])
@@ -218,7 +232,7 @@ def cost_table(found: Sequence[Record]) -> str:
         full = [_mean(mine, lambda r: r["full_seconds_per_candidate"])]
         full += [
             _mean(mine, lambda r, name=name: _rival_seconds(r, name) / r["candidates"])  # type: ignore[misc]
-            for name in ("equal-cost", "early-stopping")
+            for name in ("one-seed-full", "early-stopping")
         ]
         recorded = [r["break_even_trials"] for r in mine]
         pays = ["never" if None in recorded else f"{sum(recorded) / len(recorded):.0f}"]
@@ -241,7 +255,9 @@ def others_table(found: Sequence[Record]) -> str:
         copy = str(COPIES.get(r["label"], r["label"]))
         entries = [(copy, r["spearman"], f"[{low:.2f}, {high:.2f}]", r)]
         entries += [
-            (_with_share(v["name"], [r]), v["spearman"], "", v) for v in r["rivals"] if v["name"] in RIVALS
+            (_with_share(rival_name(v), [r]), v["spearman"], "", v)
+            for v in r["rivals"]
+            if rival_name(v) in RIVALS
         ]
         for words, value, interval, entry in entries:
             if value is None:
@@ -287,6 +303,8 @@ def trainings_table(found: Sequence[Record]) -> str:
             _put(both[key(r), figure], r["judge_seed"], r["recorded"][figure])
             for name, rival in r["rivals"].items():
                 words = str(rival["description"]).partition(":")[0]
+                if rival_name({**rival, "name": name}) == "one-seed-full":
+                    words = RIVALS["one-seed-full"]
                 drawn = "seed" if name.startswith("real-val") else "judge_seed"  # others have no S_train
                 _put(rivals[f"rival: {words}"][key(r), figure], r[drawn], rival[figure])
     columns = sorted(

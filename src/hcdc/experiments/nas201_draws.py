@@ -184,11 +184,9 @@ class Resampled:
             np.add.at(weight, lot, 1 / (len(lot) * len(lots)))
         return weight
 
-    def gain(self, theirs: Sequence[Ranking]) -> str:
+    def gains(self, theirs: Sequence[Ranking]) -> tuple[float, float, float]:
         """The mean paired gain (see `_beside`) and its 90 % interval, from resampled cells, condensations and
         draws of probes."""
-        if not self.ours:
-            return ""
         known = {id(one): self.samples.correlations(one.scores) for one in theirs}
         gains = np.stack(
             [
@@ -198,4 +196,11 @@ class Resampled:
         )
         means = (self.weights * gains[:, 1:].T).sum(1)
         low, high = np.quantile(means, [0.05, 0.95])
-        return f"{float(self.weight @ gains[:, 0]):+.3f} [{low:+.3f}, {high:+.3f}]"
+        return float(self.weight @ gains[:, 0]), float(low), float(high)
+
+    def gain(self, theirs: Sequence[Ranking]) -> str:
+        """`gains` as text; empty if there is nothing to compare."""
+        if not self.ours:
+            return ""
+        mean, low, high = self.gains(theirs)
+        return f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"

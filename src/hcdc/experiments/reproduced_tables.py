@@ -17,6 +17,7 @@ from hcdc.core.ranks import Interval, mean_interval
 from hcdc.experiments.graph_tables import COPIES, PAPER, RIVALS, key, scores
 from hcdc.experiments.images_table import images_table
 from hcdc.experiments.markdown import table_text
+from hcdc.experiments.nas201_draws import Resampled
 from hcdc.experiments.nas201_rankings import ALL, kind_of
 from hcdc.experiments.nas201_tables import Judged
 from hcdc.experiments.pipeline_figure import draw_pipeline
@@ -29,8 +30,11 @@ from hcdc.experiments.zoo_tables import ROWS, SPACES, WEIGHTED
 from hcdc.reporting import write_figure
 
 Record = dict[str, Any]
+LEVEL = 0.9
 Reached = tuple[float, Interval]
 """A mean and its interval; the interval of one seed is NaN."""
+Other = tuple[float, Interval]
+"""The mean of another ranking, and the interval of HCDC's paired gain over it; NaN for one seed."""
 
 TABLED = (
     "ablations",
@@ -86,19 +90,30 @@ def write_reproduced_figures(found: Sequence[Record], folder: Path) -> None:
 # --- where HCDC stands --------------------------------------------------------------------------------------
 
 
-def place(ours: Reached, others: Mapping[str, Reached]) -> str:
-    """First, tied with the best other (intervals overlap), or beaten by it, with its mean.
+def place(mean: float, others: Mapping[str, Other]) -> str:
+    """First, tied with the best other (the interval of the difference holds 0), or beaten by it.
 
     One run has no interval, so it is first or beaten.
     """
     if not others:
         return "alone"
     best = max(others, key=lambda name: others[name][0])
-    (mean, mine), (other, its) = ours, others[best]
+    other, gain = others[best]
     told = f"{best} ({other:.2f})"
-    if mean == other or (mine.low <= its.high and its.low <= mine.high):
+    if mean == other or gain.low <= 0 <= gain.high:  # False without an interval
         return f"tied with {told}"
-    return f"first, before {told}" if mean > other else f"beaten by {told}"
+    ahead = mean > other if math.isnan(gain.low) else gain.low > 0
+    return f"first, before {told}" if ahead else f"beaten by {told}"
+
+
+def beside(ours: Mapping[Any, float], theirs: Mapping[Any, float]) -> Other | None:
+    """The mean of another ranking over its seeds, and HCDC's gain over it on the seeds of both."""
+    own, other = ({s: v for s, v in some.items() if not math.isnan(v)} for some in (ours, theirs))
+    gains = [own[seed] - other[seed] for seed in own.keys() & other.keys()]
+    if not other:
+        return None
+    mean = sum(other.values()) / len(other)
+    return mean, mean_interval(gains)[1] if gains else Interval(math.nan, math.nan, LEVEL)
 
 
 def reached(values: Sequence[float]) -> Reached | None:
@@ -120,7 +135,7 @@ def plain(words: str) -> str:
     return words.replace("*", "")
 
 
-Row = tuple[str, str, Reached, str, dict[str, Reached], dict[str, Reached]]
+Row = tuple[str, str, Reached, str, dict[str, Other], dict[str, Other]]
 """Result, setting, HCDC's figure, the paper's, and the figures of other copies and of other rankings."""
 
 
@@ -135,19 +150,21 @@ def graph_rows(
         paper: Its figures by graph and size.
         way: Label of HCDC's records; what others of its ways had beside them does not count.
     """
-    mine = [r for r in found if r["label"] == way or not r["label"].startswith("hcdc")]
-    table, rows = scores(mine), []
-    for column in dict.fromkeys(key(r) for r in mine if r["label"] == way):
-        every = {name: reached(list(by.get(column, {}).values())) for name, by in table.items()}
-        known = {name: value for name, value in every.items() if value is not None}
-        if way not in known:
+    some = [r for r in found if r["label"] == way or not r["label"].startswith("hcdc")]
+    table, rows = scores(some), []
+    for column in dict.fromkeys(key(r) for r in some if r["label"] == way):
+        own = table[way][column]
+        mine = reached(list(own.values()))
+        if mine is None:
             continue
+        every = {name: beside(own, by.get(column, {})) for name, by in table.items()}
+        known = {name: value for name, value in every.items() if value is not None}
         copies = {plain(COPIES[n]): v for n, v in known.items() if n in COPIES and n != way}
         others = {n: words for n, words in (ROWS if way == WEIGHTED else RIVALS).items() if n != way}
         rivals = {plain(words): known[n] for n, words in others.items() if n in known}
         printed = f"{paper[column]:.2f}" if column in paper else "none"
         told = ", weighted validation nodes" if way == WEIGHTED else ""
-        rows.append((label, f"{column[0]}, {column[1]} nodes{told}", known[way], printed, copies, rivals))
+        rows.append((label, f"{column[0]}, {column[1]} nodes{told}", mine, printed, copies, rivals))
     return rows
 
 
@@ -171,7 +188,10 @@ CELLS = {
 
 
 def cell_rows(found: Sequence[Record]) -> list[Row]:
-    """One row per kind of records of ``nas201``: means over runs and draws of 100 cells, 5 - 95 % of them."""
+    """One row per kind of records of ``nas201``: means over runs and draws of 100 cells, 5 - 95 % of them.
+
+    Gains are intervals of the mean, over cells, condensations and draws of probes.
+    """
     rows = []
     for (benchmark, kind), (words, printed) in CELLS.items():
         cells = [r for r in found if r.get("protocol") == "nas201" and r["dataset"] == benchmark]
@@ -179,15 +199,18 @@ def cell_rows(found: Sequence[Record]) -> list[Row]:
         if not any(r["label"] == "hcdc-probes" for r in mine):
             continue
         judged = Judged(mine, some=kind in ("-eight", "-total"))
-        figures: dict[str, Reached] = {}
-        for name in judged.rows:
-            values = judged.agreement(name)
-            low, high = np.nanquantile(values, [0.05, 0.95])
-            figures[name] = float(np.nanmean(values)), Interval(float(low), float(high), 0.9)
-        others = {plain(n): v for n, v in figures.items() if "HCDC" not in n and n != ALL}
+        values = judged.agreement(judged.mine)
+        low, high = np.nanquantile(values, [0.05, 0.95])
+        ours = float(np.nanmean(values)), Interval(float(low), float(high), LEVEL)
+        resampled = Resampled(judged.truth, judged.rows[judged.mine])
+        others: dict[str, Other] = {}
+        for name, ranked in judged.rows.items():
+            if "HCDC" not in name and name != ALL:
+                _, least, most = resampled.gains(ranked)
+                others[plain(name)] = float(judged.agreement(name).mean()), Interval(least, most, LEVEL)
         copies = {n: v for n, v in others.items() if " copy, " in n}
         rivals = {n: v for n, v in others.items() if n not in copies}
-        rows.append(("tab:images", words, figures[judged.mine], printed, copies, rivals))
+        rows.append(("tab:images", words, ours, printed, copies, rivals))
     return rows
 
 
@@ -196,26 +219,32 @@ def fold_rows(found: Sequence[Record]) -> list[Row]:
     mine, rows = own("cross-validation", found), []
     for percent in sorted({r["percent"] for r in mine}):
         some = [r for r in mine if r["percent"] == percent]
-        figures = {name: reached([agreed(r, name, "loss") for r in some]) for name in FOLD_ROWS}
-        known = {name: value for name, value in figures.items() if value is not None}
-        if "hcdc" not in known:
+        figures = {name: {r["seed"]: agreed(r, name, "loss") for r in some} for name in FOLD_ROWS}
+        ours = reached(list(figures["hcdc"].values()))
+        if ours is None:
             continue
+        every = {name: beside(figures["hcdc"], values) for name, values in figures.items()}
+        known = {name: value for name, value in every.items() if value is not None}
         copies = {FOLD_ROWS[n]: known[n] for n in ("random", "gm", "dm") if n in known}
         rivals = {FOLD_ROWS[n]: known[n] for n in ("early", "gm-real") if n in known}
         printed = PAPER_FOLDS.get(f"{percent}%", {}).get("hcdc", "none")
-        rows.append(("tab:cv-image", f"c/n {percent} %", known["hcdc"], printed, copies, rivals))
+        rows.append(("tab:cv-image", f"c/n {percent} %", ours, printed, copies, rivals))
     return rows
 
 
 def nested_rows(found: Sequence[Record]) -> list[Row]:
     """One row of ``nested-problems``: HCDC by cosines, beside the nested problems."""
     mine = own("nested-problems", found)
-    figures = {name: reached([r["found"][name]["spearman"] for r in mine]) for name in NESTED_WORDS}
-    known = {name: value for name, value in figures.items() if value is not None}
-    if "hcdc" not in known:
+    figures = {name: {r["seed"]: r["found"][name]["spearman"] for r in mine} for name in NESTED_WORDS}
+    ours = reached(list(figures["hcdc"].values()))
+    if ours is None:
         return []
-    others = {words: known[n] for n, words in NESTED_WORDS.items() if n in known and not n.startswith("hcdc")}
-    return [("eq. (HCDC-bl)", "tiny tables", known["hcdc"], "none", others, {})]
+    others: dict[str, Other] = {}
+    for name, words in NESTED_WORDS.items():
+        other = None if name.startswith("hcdc") else beside(figures["hcdc"], figures[name])
+        if other is not None:
+            others[words] = other
+    return [("eq. (HCDC-bl)", "tiny tables", ours, "none", others, {})]
 
 
 def standings_table(found: Sequence[Record]) -> str:
@@ -228,7 +257,7 @@ def standings_table(found: Sequence[Record]) -> str:
         *nested_rows(found),
     ]
     lines = [
-        [label, setting, text(ours), paper, place(ours, copies), place(ours, {**copies, **rivals})]
+        [label, setting, text(ours), paper, place(ours[0], copies), place(ours[0], {**copies, **rivals})]
         for label, setting, ours, paper, copies, rivals in rows
     ]
     head = [
@@ -246,9 +275,7 @@ def listing_table(found: Sequence[Record]) -> str:
     """Every name of ``hcdc reproduce``, its scales and its records."""
     rows = []
     for name, kind in sorted(REPRODUCTIONS.items()):
-        mine = [r for r in found if r.get("protocol") == kind.protocol]
-        if sum(other.protocol == kind.protocol for other in REPRODUCTIONS.values()) > 1:
-            mine = [r for r in mine if r.get("space", {}).get("name") == name]
+        mine = [r for r in found if kind.owns(r)]
         seeds = {r["seed"] for r in mine if r.get("seed") is not None}
         told = f"{len(mine)}" + (f", {len(seeds)} seed{'s' if len(seeds) > 1 else ''}" if seeds else "")
         rows.append([

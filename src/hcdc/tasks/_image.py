@@ -310,7 +310,7 @@ class ImageTask(Task):
 
         Together the initialisations see no more examples (steps times batch) than a full training, since a
         trial on the copy must not cost more. Training too long on the copy makes the rank correlation
-        negative (see docs/decisions.md).
+        negative (see records/tuning/images.md).
         """
         count = len(self.train)
         batch = min(count, 256, max(32, count // 20))  # about twenty steps per epoch, even for few images

@@ -120,6 +120,8 @@ def violating_path(loss_t: LossOfLambda, loss_s: LossOfLambda, lam: Tensor, leng
         The two ends ``[2, H]``.
     """
     g_t, g_s = grad(loss_t)(lam), grad(loss_s)(lam)
+    if not g_t.norm() * g_s.norm() > 0:
+        raise InputError("lam: a gradient vanishes there, so it has no direction; take another point")
     direction = g_t / g_t.norm() - g_s / g_s.norm()
     if not direction.norm() > 1e-6:
         raise InputError("lam: the gradients are aligned there, so no such path exists")

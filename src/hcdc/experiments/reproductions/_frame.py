@@ -143,6 +143,11 @@ class Reproduction(Settings):
     def units(self, seeds: Sequence[int]) -> list[Unit]:
         """All units of work, in the order of running."""
 
+    @classmethod
+    def owns(cls, record: Record) -> bool:
+        """Whether a record is of this result; two results may share a protocol and its tables."""
+        return record.get("protocol") == cls.protocol
+
     def check(self, unit: Unit, work: Work) -> None:
         """Refuse a unit that cannot be run, before any is; nothing by default."""
         return
@@ -196,17 +201,20 @@ def mean_text(values: Sequence[float], digits: int = 2) -> str:
     return f"{mean:.{digits}f}{spread} ({len(known)})"
 
 
-def standing(figures: Mapping[str, Sequence[float]], ours: str) -> str:
+def standing(
+    figures: Mapping[str, Sequence[float]], ours: str, words: Mapping[str, str] | None = None
+) -> str:
     """Whether ``ours`` has the highest mean: first, tied (90 % intervals overlap), or beaten, and by what.
 
-    One seed has no interval, so it is first or beaten.
+    One seed has no interval, so it is first or beaten. ``words`` say the names of others.
     """
     others = {name: values for name, values in figures.items() if name != ours and values}
     if not others or not figures.get(ours):
         return ""
     means = {name: mean_interval(list(values)) for name, values in others.items()}
     best = max(means, key=lambda name: means[name][0])
+    told = (words or {}).get(best, best)
     (mean, own), (other, its) = mean_interval(list(figures[ours])), means[best]
     if mean == other or (own.low <= its.high and its.low <= own.high):  # False without an interval
-        return f"tied with {best}"
-    return "first" if mean > other else f"beaten by {best}"
+        return f"tied with {told}"
+    return "first" if mean > other else f"beaten by {told}"

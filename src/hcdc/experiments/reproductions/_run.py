@@ -49,9 +49,9 @@ def key(unit: Unit) -> str:
     return json.dumps(unit, sort_keys=True)
 
 
-def read(out: Path, protocol: str) -> list[Record]:
-    """The records of a protocol in a file that may not exist yet."""
-    return [r for r in records.read(out) if r.get("protocol") == protocol] if out.exists() else []
+def read(out: Path, kind: type[Reproduction]) -> list[Record]:
+    """The records of a reproduction in a file that may not exist yet."""
+    return [r for r in records.read(out) if kind.owns(r)] if out.exists() else []
 
 
 def finished(found: Sequence[Record]) -> set[str]:
@@ -104,9 +104,10 @@ def reproduce(
         shard: ``(i, n)`` runs every n-th unit, from the i-th on.
         progress: Where progress is reported.
     """
+    records.loaded_commit()
     units = what.units(seeds)
     work = Work(device, out.with_name(f"{out.stem}-copies"), progress)
-    done = finished(read(out, what.protocol))
+    done = finished(read(out, type(what)))
     todo = [unit for unit in units[shard[0] :: shard[1]] if key(unit) not in done]
     missing: dict[str, str] = {}
     for name in dict.fromkeys(unit["dataset"] for unit in todo if "dataset" in unit):
@@ -128,7 +129,7 @@ def reproduce(
             "seconds": time.perf_counter() - begun, "environment": records.environment(device),
         }  # fmt: skip
         records.append(out, *({**record, **told} for record in made))
-    wanted, found = {key(unit) for unit in units}, read(out, what.protocol)
+    wanted, found = {key(unit) for unit in units}, read(out, type(what))
     done = finished(found) & wanted
     found = [r for r in found if "unit" in r and key(r["unit"]) in done]
     drawn = what.draw(found) if found else None
@@ -152,7 +153,7 @@ def listing(folder: Path) -> list[dict[str, Any]]:
         }
         files = [*folder.glob(f"{kind.protocol}*.jsonl"), *folder.glob(f"records/{kind.protocol}*.jsonl")]
         files += [file] if (file := folder / f"{name}.jsonl").exists() and file not in files else []
-        counts = {str(file.relative_to(folder)): len(read(file, kind.protocol)) for file in files}
+        counts = {str(file.relative_to(folder)): len(read(file, kind)) for file in files}
         kept = {file: count for file, count in counts.items() if count}
         rows.append(
             {"name": name, "label": kind.label, "title": kind.title, "scales": scales, "records": kept}

@@ -218,7 +218,7 @@ class CrossValidation(Reproduction):
                 paper = PAPER.get(f"{percent}%", {}).get(name, "")
                 seconds = [r["methods"][name]["seconds"] for r in records]
                 pairs = [calibration(negative(r["truth"]), negative(r["methods"][name])) for r in records]
-                place = standing({k: v for k, v in figures.items() if k != "gm-real"}, "hcdc")
+                place = standing({k: v for k, v in figures.items() if k != "gm-real"}, "hcdc", ROWS)
                 rows.append([
                     dataset, f"{percent} %", words, mean_text(figures[name]),
                     mean_text([agreed(r, name, "accuracy") for r in records]), paper, mean_text(pairs),

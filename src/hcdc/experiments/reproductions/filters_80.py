@@ -125,7 +125,7 @@ class Filters80(Reproduction):
             for name, values in figures.items():
                 paper, _ = PAPER.get((graph, name), ("", ""))
                 pick = mean_text([100 * value for value in picks[name]], 1)
-                place = standing(figures, "hcdc") if name == "hcdc" else ""
+                place = standing(figures, "hcdc", TITLES) if name == "hcdc" else ""
                 rows.append([graph, TITLES.get(name, name), mean_text(values), paper, pick, place])
         return Table(head, rows)
 

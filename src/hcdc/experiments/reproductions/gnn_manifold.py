@@ -71,7 +71,7 @@ class GNNManifold(Filters80):
     def draw(self, found: Sequence[Record]) -> Any:
         """One panel per graph and method, of the first seed."""
         shown = {(r["unit"]["dataset"], r["unit"]["size"], r["label"]): r for r in reversed(found)}
-        figure = new_figure(0.8 + 3.6 * len(shown), 3.8)
+        figure = new_figure(0.8 + 3.6 * len(shown), 4.0)
         for k, (graph, record) in enumerate(reversed(shown.items()), 1):
             axes = figure.add_subplot(1, len(shown), k)
             across, up = accuracies(record)
@@ -81,7 +81,7 @@ class GNNManifold(Filters80):
             axes.set_title(f"{dataset}, {size} nodes by {TITLES.get(method, method)}", fontsize=10)
             axes.set_xlabel("accuracy on the condensed graph, %")
             axes.set_ylabel("accuracy on the original graph, %")
-            axes.legend(fontsize=8, frameon=False)
+            axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16))
             plain(axes)
         return figure
 

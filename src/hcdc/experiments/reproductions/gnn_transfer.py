@@ -142,7 +142,7 @@ class GNNTransfer(Reproduction):
                         row.append(printed[CONDENSED.index(name)] if printed else "")
                 rows.append(row)
         notes = [
-            "the paper has ogbn-arxiv at c/n = 0.25 % alone; Cora and Citeseer stand in for it",
+            "the paper has ogbn-arxiv at c/n = 0.25 % alone; other graphs stand in for it",
             "means over seeds, each of three networks after the last step; no step is chosen on validation",
         ]
         return Table(head, rows, notes)

@@ -103,6 +103,10 @@ class Zoo(Reproduction):
             for method in self.methods
         ]
 
+    @classmethod
+    def owns(cls, record: Record) -> bool:
+        return super().owns(record) and record["space"]["name"] == cls.name
+
     def planned(self, unit: Unit, work: Work) -> Plan:
         """The plan of the unit's copy."""
         task, seed, name = graph_task(unit, work), unit["seed"], unit["method"]
@@ -148,6 +152,6 @@ class Zoo(Reproduction):
             figures, picks = scores_of(records, "spearman"), scores_of(records, "selected_test_accuracy")
             for name, values in figures.items():
                 pick = mean_text([100 * value for value in picks[name]], 1)
-                place = standing(figures, "hcdc") if name == "hcdc" else ""
+                place = standing(figures, "hcdc", TITLES) if name == "hcdc" else ""
                 rows.append([graph, TITLES.get(name, name), mean_text(values), "none", pick, place])
         return Table(head, rows, ["the paper describes these networks, but prints no correlation for them"])

@@ -218,7 +218,9 @@ class GraphNASCurve(Reproduction):
                     label=f"{SEARCHERS[record['label']]}, {PLACES[record['place']]}",
                 )  # fmt: skip
             for second in {r["condense_seconds"] for r in records if r["place"] == "copy"}:
-                axes.axvline(second, color="#D55E00", linewidth=1, linestyle=":", label="the copy is made")
+                axes.axvline(
+                    second, color="#D55E00", linewidth=1, linestyle=":", zorder=0, label="the copy is made"
+                )
             axes.set_xlim(left=0)
             axes.set_title("{}, {} nodes".format(*graph.split(":")), fontsize=10)
             axes.set_xlabel("seconds, with condensing")

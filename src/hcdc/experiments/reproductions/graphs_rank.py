@@ -120,7 +120,7 @@ class GraphsRank(Filters80):
                     rows.append([dataset, "Whole graph", "", "", perf, WHOLE.get(dataset, ""), ""])
                     continue
                 paper = PAPER.get((graph, name), ("", ""))
-                place = standing(figures, "hcdc") if name == "hcdc" else ""
+                place = standing(figures, "hcdc", TITLES) if name == "hcdc" else ""
                 rows.append(
                     [graph, TITLES.get(name, name), mean_text(figures[name]), paper[0], perf, paper[1], place]
                 )

@@ -167,7 +167,7 @@ class NestedProblems(Reproduction):
                 WORDS[name], mean_text(corr[name]), mean_text([each["calibration"] for each in some]),
                 mean_text([100 * each["regret"] for each in some], 1),
                 mean_text([each["seconds"] for each in some]), "none",
-                standing({**others, name: corr[name]}, name) if name.startswith("hcdc") else "",
+                standing({**others, name: corr[name]}, name, WORDS) if name.startswith("hcdc") else "",
             ]
             for name, some in every.items()
         ]  # fmt: skip
