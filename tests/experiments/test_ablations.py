@@ -8,9 +8,12 @@ import torch
 import hcdc
 from hcdc.experiments.reproductions.ablations import (
     BASE,
+    RANK,
     VARIANTS,
     Ablations,
+    Factorised,
     ImplicitOnly,
+    LearnedLabels,
     derived,
     gain,
     no_response,
@@ -37,6 +40,33 @@ def test_direct_and_implicit_variants_are_the_parts_of_the_hypergradient():
     torch.testing.assert_close(found(whole, solver), parts.total, rtol=1e-3, atol=1e-5)
     torch.testing.assert_close(found(whole, no_response()), parts.direct)
     torch.testing.assert_close(found(implicit, solver), parts.implicit, rtol=1e-3, atol=1e-5)
+
+
+def test_learned_labels_are_distributions_that_the_loss_is_a_mean_over():
+    """The weights of a node's classes sum to 1, and the loss is the cross-entropy with them."""
+    task = LearnedLabels(hcdc.data("embedded"))
+    start = task.sample("val", 12, 0)
+    tensors = task.tensors(start)
+    tensors["labels"] = tensors["labels"] + 0.02 * torch.arange(12.0)[:, None] * torch.arange(6.0)
+    made = task.replace(start, tensors)
+    soft = made.weight.view(12, 6)
+    torch.testing.assert_close(soft.sum(1), torch.ones(12))
+    torch.testing.assert_close(task.tensors(made)["labels"].softmax(1), tensors["labels"].softmax(1))
+    outputs = torch.randn(12, 6, generator=torch.Generator().manual_seed(0))
+    expected = torch.nn.functional.cross_entropy(outputs, soft)
+    torch.testing.assert_close(task.loss(outputs[made.index], made), expected)
+    first = task.replace(start, task.tensors(start)).weight.view(12, 6)
+    assert torch.equal(first.argmax(1), start.y)
+    assert 0.88 < float(first.max()) < 0.93
+
+
+def test_factorised_features_change_by_a_matrix_of_low_rank():
+    task = Factorised(hcdc.data("embedded"))
+    start = task.sample("val", 12, 0)
+    assert torch.equal(task.replace(start, task.tensors(start)).graph.x, start.graph.x)
+    (shape,) = (t.shape for t in task.tensors(start).values())
+    made = task.replace(start, {"shared": torch.randn(shape, generator=torch.Generator().manual_seed(0))})
+    assert torch.linalg.matrix_rank(made.graph.x - start.graph.x) == RANK
 
 
 def test_every_variant_changes_one_plan(tmp_path):
