@@ -92,6 +92,17 @@ def test_an_objective_brings_its_data(place, capsys):
     assert "do not use it here: full trainings are so cheap" in out
 
 
+def test_earlier_results_cost_nothing_and_a_sampler_has_a_name(place, capsys):
+    pytest.importorskip("optuna")
+    (place / "known_to_me.py").write_text(OBJECTIVE)
+    (place / "known.csv").write_text("x,val\n0.99,0.99\n")
+    mine = ("search", "--objective", "known_to_me.py:objective", "--budget", "1s", "--json", "r.json")
+    code, _, err = hcdc_run(capsys, *mine, "--known", "known.csv", "--sampler", "tpe")
+    assert code == 0, err
+    found = json.loads((place / "r.json").read_text())
+    assert found["best"]["x"] >= 0.99 - 1e-9
+
+
 def test_a_plan_says_seconds_memory_and_whether_it_pays(place, capsys):
     code, out, err = hcdc_run(
         capsys, "plan", "--dataset", "rows.csv", "--target", "label", "--budget", "3s", "--json", "p.json",
@@ -161,6 +172,11 @@ REFUSED = [
     (("--storage", "nowhere/s.jsonl"), "the folder"),
     (("--storage", "rows.csv"), "--storage rows.csv: this is the same file as --dataset"),
     (("--copy", "none.hcdc"), "none.hcdc"),
+    (("--known", "none.csv"), "the file 'none.csv' cannot be read as CSV: No such file"),
+    (("--sampler", "grid"), "--sampler 'grid': choose 'tpe'"),
+    (("--backend", "slurm"), "--backend 'slurm' is not known; choose 'ray'"),
+    (("--address", "head:1"), "--address 'head:1' is that of a Ray cluster; add --backend ray"),
+    (("--backend", "ray"), "backend are for an objective of your own"),
     (("--objective", "mine.py:objective"), "--dataset rows.csv: the file of --objective brings its own data"),
 ]
 

@@ -6,12 +6,13 @@ import time
 
 import pytest
 from tests.search.clocks import back_and_forth, full
+from tests.two_nodes import cluster
 
 from hcdc import HcdcError, InputError
 from hcdc.search import Executor, Ladder, ObjectiveProblem, RayExecutor, Store, search
 
 ray = pytest.importorskip("ray")
-pytest.importorskip("ray.cluster_utils")
+__all__ = ["cluster"]
 
 
 def objective(trial, data):
@@ -54,21 +55,6 @@ class Timeless(Store):
 
     def note(self, key, value):
         return super().note(key, 0.0 if key.startswith("overhead") else value)
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    from ray.cluster_utils import Cluster
-
-    made = Cluster(
-        initialize_head=True,
-        head_node_args={"num_cpus": 1, "include_dashboard": False, "env_vars": {"RAY_NODE": "head"}},
-    )
-    made.add_node(num_cpus=1, env_vars={"RAY_NODE": "second"})
-    made.wait_for_nodes()
-    yield made
-    ray.shutdown()
-    made.shutdown()
 
 
 def climbed(executor):

@@ -21,12 +21,24 @@ from hcdc.core.records import version
 FLAGS = ("train_size", "val_size", "train_method", "val_method", "truth_epochs", "full_recipe")
 """Library arguments that are flags on the command line."""
 
-NAMED = ("truth:", "candidates ", "space '", "target '", "budget '", "probes ")
+NAMED = (
+    "truth:",
+    "candidates ",
+    "space '",
+    "target '",
+    "budget '",
+    "probes ",
+    "backend '",
+    "address '",
+    "sampler '",
+)
 """Sentences that begin with the name of an argument which is a flag."""
 IN_WORDS = {
     "a name (see hcdc.datasets.NAMES)": "a name (cora, cifar10, digits, embedded, ...)",
     ", or pass split=(train, val, test)": "",
     " (split='seeded' makes a new one)": "",
+    "backend='ray'": "--backend ray",
+    " or pass one of Optuna's, such as optuna.samplers.GPSampler()": "; Python takes others too",
     "; split='seeded' makes a new one": "",
     "target=": "--target",
 }

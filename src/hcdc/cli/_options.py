@@ -105,6 +105,15 @@ _OBJECTIVE = (
     "hcdc.FullData."
 )
 Objective = Annotated[MaybeText, Option(metavar="FILE.py:NAME", help=_OBJECTIVE)]
+_SAMPLER = "tpe: Optuna's sampler makes two thirds of the proposals."
+Sampler = Annotated[MaybeText, Option(metavar="tpe", help=_SAMPLER)]
+_KNOWN = "A CSV file of earlier full results, one column per parameter and 'val'. They cost nothing."
+Known = Annotated[MaybePath, Option(metavar="FILE.csv", help=_KNOWN)]
+Backend = Annotated[MaybeText, Option(metavar="ray", help="ray: run the trials of --objective on a cluster.")]
+_UNITS = "ray: run the units of work on a cluster."
+ReproductionBackend = Annotated[MaybeText, Option(metavar="ray", help=_UNITS)]
+_ADDRESS = "Address of the Ray cluster. Default: the one that is running, else one on this machine."
+Address = Annotated[MaybeText, Option(metavar="HOST:PORT", help=_ADDRESS)]
 Yes = Annotated[bool, Option("--yes", help="Do not ask before more than 10 minutes of training.")]
 _TRUSTED = "A condensed file, NAME.hcdc; or use --objective."
 TrustedFile = Annotated[MaybePath, Argument(help=_TRUSTED)]

@@ -24,6 +24,8 @@ def reproduce(
     set_: given.ReproductionSet = None,
     list_: given.ListNames = False,
     imports: given.Imports = None,
+    backend: given.ReproductionBackend = None,
+    address: given.Address = None,
     seed: given.UnusedSeed = 0,
     device: given.Device = "auto",
     json_file: given.Json = None,
@@ -53,7 +55,9 @@ def reproduce(
     device = checked_device(device)
     part, asked = parse_shard(shard), parse_seeds(seeds or str(kind.scales[scale].seeds))
     with show_progress(quiet) as progress:
-        found = run(what, asked, file, device=device, shard=part, progress=progress)
+        found = run(
+            what, asked, file, device=device, shard=part, progress=progress, backend=backend, address=address
+        )
     table = found.table
     show_rows(table.head, table.rows, quiet)
     show_notes([*table.notes, *found.notes], quiet)
@@ -73,6 +77,7 @@ def reproduce(
     if found.done < found.units:
         flags: list[tuple[str, object]] = [("--scale", scale), *(("--set", pair) for pair in set_ or ())]
         flags += [("--device", device), ("--seeds", seeds), ("--out", out)]
+        flags += [("--backend", backend), ("--address", address)]
         words = [f"{flag} {quoted(value)}" for flag, value in flags if value is not None]
         following = f"{' '.join([f'hcdc reproduce {name}', *words])}, for the rest"
     last_line(f"{file} has {found.done} of {found.units} units", following, json_file)

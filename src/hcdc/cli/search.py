@@ -35,6 +35,10 @@ def search(
     copy: given.Copies = None,
     rungs: given.Rungs = None,
     trials: given.Trials = None,
+    sampler: given.Sampler = None,
+    known: given.Known = None,
+    backend: given.Backend = None,
+    address: given.Address = None,
     truth: given.Truth = None,
     truth_dataset: given.TruthDataset = None,
     model: given.Model = None,
@@ -63,6 +67,7 @@ def search(
         ("FILE", file),
         ("--dataset", read),
         ("--truth", truth),
+        ("--known", known),
         *(("--copy", one) for one in copy or ()),
     ]
     for source in inputs:
@@ -79,6 +84,7 @@ def search(
             "--copy": copy,
         }
         others |= {"--rungs": rungs, "--truth": truth, "--truth-dataset": truth_dataset}
+        others |= {"--sampler": sampler, "--known": known, "--backend": backend, "--address": address}
         for flag, value in others.items():
             if value is not None:
                 raise InputError(f"{flag} {value}: {file} is searched alone; leave it out")
@@ -86,7 +92,8 @@ def search(
     else:
         chosen = chosen_subject(
             dataset, objective, space, setting, model, target, split_seed, truth, truth_dataset,
-            copies=copy, rungs=rungs, **common,
+            copies=copy, rungs=rungs, sampler=sampler, known=known, backend=backend, address=address,
+            **common,
         )  # fmt: skip
     kept = "nowhere; --storage FILE keeps them" if storage is None else str(storage)
     say([*chosen.told, ("finished trials", kept)], quiet)

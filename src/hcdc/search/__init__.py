@@ -26,7 +26,7 @@ from hcdc.search._optuna_store import OptunaStore
 from hcdc.search._plan import plan
 from hcdc.search._prepare import USUAL_BUDGET, parse_budget, prepare
 from hcdc.search._problem import Outcome, Problem, Rung
-from hcdc.search._ray import RayExecutor
+from hcdc.search._ray import RayExecutor, ray_cluster, ray_task
 from hcdc.search._sampler import Sampler
 from hcdc.search._search import search
 from hcdc.search._settings import LadderSettings
@@ -71,6 +71,8 @@ __all__ = [
     "parse_budget",
     "plan",
     "prepare",
+    "ray_cluster",
+    "ray_task",
     "search",
     "to_dimension",
     "to_optuna",

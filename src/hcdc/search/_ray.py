@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hcdc.core.errors import HcdcError, InputError, require
@@ -39,21 +39,8 @@ class RayExecutor(Executor):
     def __init__(
         self, address: str | None = None, batch: int = 8, cpus: float = 1, gpus: float | None = None
     ):
-        self._ray: Any = require("ray", "ray")
-        self.batch = batch
-        if not self._ray.is_initialized():
-            try:
-                self._ray.init(
-                    address=address,
-                    log_to_driver=False,
-                    logging_level="warning",
-                    runtime_env={"env_vars": {"PYTHONPATH": folders()}},
-                )
-            except ConnectionError as error:
-                raise HcdcError(f"no Ray cluster at address {address!r}: {error}") from error
-        if gpus is None:
-            gpus = 1 if self._ray.cluster_resources().get("GPU") else 0
-        self._task = self._ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)(run_job)
+        self._ray, self.batch = ray_cluster(address), batch
+        self._task = ray_task(self._ray, run_job, cpus, gpus)
         self._sent: dict[int, tuple[Any, Any]] = {}
 
     def _put(self, value: Any) -> Any:
@@ -80,6 +67,28 @@ class RayExecutor(Executor):
                 f"a Ray worker cannot run the objective ({last}); its modules must be found on every node"
             ) from error
         return found
+
+
+def ray_cluster(address: str | None) -> Any:
+    """Ray, connected to the cluster at ``address``, or as `RayExecutor` says."""
+    ray: Any = require("ray", "ray")
+    if not ray.is_initialized():
+        data = os.environ.get("HCDC_DATA")
+        found = {"PYTHONPATH": folders()} | ({"HCDC_DATA": os.path.abspath(data)} if data else {})
+        try:
+            ray.init(
+                address=address, log_to_driver=False, logging_level="warning", runtime_env={"env_vars": found}
+            )
+        except ConnectionError as error:
+            raise HcdcError(f"no Ray cluster at address {address!r}: {error}") from error
+    return ray
+
+
+def ray_task(ray: Any, function: Callable[..., Any], cpus: float = 1, gpus: float | None = None) -> Any:
+    """A function as a task of the cluster; it runs again if its worker dies."""
+    if gpus is None:
+        gpus = 1 if ray.cluster_resources().get("GPU") else 0
+    return ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)(function)
 
 
 def folders() -> str:

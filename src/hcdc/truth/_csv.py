@@ -30,7 +30,8 @@ class CsvTruth(ListedTruth):
         try:
             text = self.path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"truth: the file '{self.path}' cannot be read as CSV: {error}") from error
+            why = getattr(error, "strerror", None) or error
+            raise InputError(f"the file '{self.path}' cannot be read as CSV: {why}") from error
         first = text.partition("\n")[0]
         reader = csv.DictReader(
             text.splitlines(), delimiter=";" if first.count(";") > first.count(",") else ","

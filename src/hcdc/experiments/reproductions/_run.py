@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from hcdc.experiments.reproductions._frame import (
     Work,
 )
 from hcdc.reporting import write_figure
+from hcdc.search import ray_cluster, ray_task
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ def reproduce(
     device: str = "cpu",
     shard: tuple[int, int] = (0, 1),
     progress: Progress | None = None,
+    backend: str | None = None,
+    address: str | None = None,
 ) -> Reproduced:
     """Run the units that ``out`` lacks and append their records; then make the table of all that it has.
 
@@ -103,8 +106,12 @@ def reproduce(
         device: Where to train.
         shard: ``(i, n)`` runs every n-th unit, from the i-th on.
         progress: Where progress is reported.
+        backend: ``"ray"`` runs the units on a Ray cluster, one task each; nodes need this package, and the
+            data and the folder of copies in the same places.
+        address: Address of the cluster; by default the one that is running, else one on this machine.
     """
     records.loaded_commit()
+    check_backend(backend, address)
     units = what.units(seeds)
     work = Work(device, out.with_name(f"{out.stem}-copies"), progress)
     done = finished(read(out, type(what)))
@@ -120,21 +127,64 @@ def reproduce(
         raise InputError(next(iter(missing.values())))
     for unit in todo_here:  # fail before anything is written
         what.check(unit, work)
-    for number, unit in enumerate(todo_here, 1):
-        work.progress.report(f"{what.name}, unit {number} of {len(todo_here)}: {words(unit)}")
-        begun = time.perf_counter()
-        made = what.run(unit, work)
-        told = {
-            "protocol": what.protocol, "unit": unit, "parts": len(made),
-            "seconds": time.perf_counter() - begun, "environment": records.environment(device),
-        }  # fmt: skip
-        records.append(out, *({**record, **told} for record in made))
+    for made in on_ray(what, todo_here, work, address) if backend else in_turn(what, todo_here, work):
+        records.append(out, *made)
     wanted, found = {key(unit) for unit in units}, read(out, type(what))
     done = finished(found) & wanted
     found = [r for r in found if "unit" in r and key(r["unit"]) in done]
     drawn = what.draw(found) if found else None
     figure = None if drawn is None else write_figure(drawn, out.with_suffix(".png"))
     return Reproduced(what.table(found), len(done), len(units), list(missing.values()), figure)
+
+
+def recorded(what: Reproduction, unit: Unit, work: Work) -> list[Record]:
+    """Do a unit; its records, with what ran, how long and where."""
+    begun = time.perf_counter()
+    made = what.run(unit, work)
+    told = {
+        "protocol": what.protocol, "unit": unit, "parts": len(made),
+        "seconds": time.perf_counter() - begun, "environment": records.environment(work.device),
+    }  # fmt: skip
+    return [{**record, **told} for record in made]
+
+
+def in_turn(what: Reproduction, units: Sequence[Unit], work: Work) -> Iterator[list[Record]]:
+    """The records of each unit, one after another."""
+    for number, unit in enumerate(units, 1):
+        work.progress.report(f"{what.name}, unit {number} of {len(units)}: {words(unit)}")
+        yield recorded(what, unit, work)
+
+
+def on_ray(
+    what: Reproduction, units: Sequence[Unit], work: Work, address: str | None
+) -> Iterator[list[Record]]:
+    """The records of each unit, in the order in which they end on a Ray cluster."""
+    ray = ray_cluster(address)
+    task = ray_task(ray, elsewhere, gpus=None if work.device.startswith("cuda") else 0)
+    where = work.device, work.copies and work.copies.resolve()
+    running = {task.remote(type(what), what.settings(), unit, *where): unit for unit in units}
+    while running:
+        (ended, *_), _ = ray.wait(list(running))
+        work.progress.report(f"{what.name}, {len(running)} units left, ended: {words(running.pop(ended))}")
+        try:
+            yield ray.get(ended)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+
+
+def elsewhere(
+    kind: type[Reproduction], settings: dict[str, Any], unit: Unit, device: str, copies: Path | None
+) -> list[Record]:
+    """A unit in a worker."""
+    return recorded(kind.from_preset(overrides=settings), unit, Work(device, copies))
+
+
+def check_backend(backend: str | None, address: str | None) -> None:
+    """Refuse a backend that does not exist, and an address without one."""
+    if backend not in (None, "ray"):
+        raise InputError(f"backend '{backend}' is not known; choose 'ray' or leave it out")
+    if address is not None and backend is None:
+        raise InputError(f"address '{address}' is that of a Ray cluster; add backend='ray'")
 
 
 def words(unit: Unit) -> str:

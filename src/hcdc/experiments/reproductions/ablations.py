@@ -46,7 +46,7 @@ BASE = {"trajectories": 16, "points": 1, "holdout": 8, "steps": 150, "check": 25
 RANK = 4
 """Of the change of S_val's features in `Factorised`: on Cora 4 x 1,433 numbers instead of 125 x 1,433."""
 SURE, PACE = 4.0, 20.0
-"""Of `LearnedLabels`: logit of a node's own class at the start, and how much faster than features it learns."""
+"""Of `LearnedLabels`: first logit of a node's own class, and how much faster logits learn than features."""
 SEQUENTIAL = {
     "schedule": "sequential", "response": "shared", "trajectories": 4, "theta_steps": 20, "anchors": 0.0,
 }  # fmt: skip
