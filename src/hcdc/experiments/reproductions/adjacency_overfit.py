@@ -40,7 +40,8 @@ class AdjacencyOverfit(GCNAccuracy):
         own = PAPER.get((unit["dataset"], unit["size"]))
         if own is not None:
             return own[unit["method"]]
-        return f"{PAPER['ogbn-arxiv', 423][unit['method']]} (ogbn-arxiv)"
+        small, large = (PAPER["ogbn-arxiv", size][unit["method"]] for size in (85, 423))
+        return f"{small}, {large} (ogbn-arxiv, 85 and 423 nodes)"
 
     def table(self, found: Sequence[Record]) -> Table:
         head = ["graph", "A' learned", "paper", "A' = I", "paper", "A' = I is"]
