@@ -78,7 +78,7 @@ def test_a_verdict_names_what_is_missing():
     assert lines(best=None)["verdict"] == "do not use it"
     few = [dataclasses.replace(FOUND.rungs[-1], candidates=1)]
     assert "only candidate that was trained in full" in lines(rungs=few)["verdict"]
-    shaky = [dataclasses.replace(FOUND.rungs[0], pays=True), *FOUND.rungs[1:]]
+    shaky = [dataclasses.replace(FOUND.rungs[0], pays=True, note=""), *FOUND.rungs[1:]]
     verdict = lines(rungs=shaky)["verdict"]
     assert "'copy' may have left out better ones" in verdict
     assert "is uncertain (rank correlation 0.11" in verdict
@@ -88,8 +88,23 @@ def test_a_verdict_names_what_is_missing():
     assert "use it with care: seeds do not matter here" in lines(finalists=same)["verdict"]
     assert "the choice; believe the test score" in lines(finalists=same)["verdict"]
     assert "the choice; keep a test part" in lines(finalists=same, parts={})["verdict"]
-    unproven = [FOUND.rungs[0], FOUND.rungs[-1]]
+    unproven = [dataclasses.replace(FOUND.rungs[0], note=""), FOUND.rungs[-1]]
     assert lines(rungs=unproven)["verdict"].endswith("so better ones may have been left out")
+
+
+def test_a_verdict_speaks_of_every_stand_in_that_left_somebody_out_and_of_no_other():
+    copy, short, full = FOUND.rungs
+    sure = dataclasses.replace(copy, pays=True, note="", interval=(0.5, 0.9))
+    few = dataclasses.replace(short, pays=False, spearman=0.8, interval=(-1.0, 1.0))
+    verdict = lines(rungs=[sure, few, full])["verdict"]
+    assert "'copy' agrees with 'short:0.1'" in verdict
+    assert verdict.endswith("its agreement with 'full' is unknown, for want of audits")
+    unmeasured = dataclasses.replace(short, pays=False, spearman=None, interval=(None, None), trust=None)
+    assert "better ones may have been left out" in lines(rungs=[unmeasured, full])["verdict"]
+    dropped = [dataclasses.replace(rung, pays=False, note="saves too little") for rung in (copy, short)]
+    assert "left out" not in lines(rungs=[*dropped, full])["verdict"]
+    everybody = dataclasses.replace(full, candidates=120)
+    assert "left out" not in lines(rungs=[unmeasured, everybody])["verdict"]
 
 
 def test_a_copy_alone_has_neither_score_nor_saving():

@@ -145,6 +145,38 @@ def test_a_budget_for_one_full_training_still_ends():
     assert found.seconds <= 1.1 * 45
 
 
+class Same(Square):
+    """A trial takes 3 s on every rung, whatever share of a full training that should be."""
+
+    def __init__(self, *shares):
+        super().__init__()
+        names = [f"short:{share}" for share in shares]
+        self.rungs = [Noisy(name, share, self.truth, 0.02, 3.0) for name, share in zip(names, shares)]
+        self.rungs.append(Noisy("full", 1.0, self.truth, 0.001, 3.0))
+
+
+@pytest.mark.parametrize("budget", [30.0, 50.0, 90.0])
+def test_a_price_that_only_seems_too_high_does_not_end_the_search(budget):
+    """By its share, a full training would take 30 s; two cheaper rungs show that it does not."""
+    found = climbed(Same(0.1, 0.25), budget)
+    assert found.score is not None
+    assert found.full_trainings >= 3
+    assert 0.7 * budget <= found.seconds <= 1.1 * budget
+
+
+def test_where_one_full_training_is_too_expensive_its_price_is_told():
+    class Slow(Square):
+        def __init__(self):
+            super().__init__()
+            self.rungs[-1].price = 400.0
+            self.rungs[0].price = 20.0
+
+    found = climbed(Slow(), 300.0)
+    assert (found.score, found.full_trainings) == (None, 0)
+    assert found.seconds <= 330
+    assert any("it should take about 400 s" in text for text in found.warnings)
+
+
 class Dear(Square):
     """Good candidates take four times as long as bad ones."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from hcdc.core.progress import duration
@@ -90,28 +91,33 @@ def _winner(found: Found) -> list[str]:
     return [f"{best}, and its score comes from a new training with a fresh seed"]
 
 
+def filters(found: Found) -> list[tuple[RungReport, str]]:
+    """Stand-ins in use that scored more candidates than the next rung in use, and the name of that rung.
+
+    Nobody was left out by a stand-in that was dropped: all could go on to the rung above it.
+    """
+    used = [rung for rung in found.rungs if rung.name == "full" or (rung.pays is not None and not rung.note)]
+    return [(low, high.name) for low, high in pairwise(used) if low.candidates > high.candidates]
+
+
 def _left_out(found: Found) -> list[str]:
-    """Whether stand-ins may have left better candidates out; nothing if there were none."""
-    if not stand_ins(found):
-        return []
-    used = [rung for rung in stand_ins(found) if rung.pays]
-    agreeing = [rung for rung in used if rung.interval[0] is not None and rung.interval[0] > 0]
-    if not agreeing:
+    """Whether stand-ins may have left better candidates out; nothing if they left out none."""
+    every = filters(found)
+    sure = [rung for rung, _ in every if rung.pays and (rung.interval[0] or 0.0) > 0]
+    if every and not sure:
         return ["No stand-in was shown to rank as the next rung does, so better ones may have been left out"]
-    agree = listed(
-        [f"'{rung.name}' agrees with {_against(rung)} ({_correlation(rung)})" for rung in agreeing]
-    )
+    agree = [f"'{rung.name}' agrees with {_against(rung)} ({_correlation(rung)})" for rung in sure]
     doubts = [
-        f"'{rung.name}' may have left out better ones: its agreement with {_against(rung)} is uncertain "
-        f"({_correlation(rung)})"
-        for rung in used
-        if rung not in agreeing
+        f"'{rung.name}' may have left out better ones: its agreement with '{above}' is "
+        + (f"uncertain ({_correlation(rung)})" if rung.measured else "unknown, for want of audits")
+        for rung, above in every
+        if rung not in sure
     ]
-    if doubts:
-        return [agree, *doubts]
-    trusted = all(rung.trust is not None and rung.trust.verdict == "trust" for rung in agreeing)
+    if not agree or doubts:
+        return [*([listed(agree)] if agree else []), *doubts]
+    trusted = all(rung.trust is not None and rung.trust.verdict == "trust" for rung in sure)
     rest = "those left out are probably worse" if trusted else "most of those left out should be worse"
-    return [f"{agree}, so {rest}"]
+    return [f"{listed(agree)}, so {rest}"]
 
 
 def _against(rung: RungReport) -> str:

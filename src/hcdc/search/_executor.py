@@ -86,7 +86,7 @@ def run_job(objective: Objective, full: FullData, data: MakeData, job: Job) -> R
             value = objective(trial, given)
         score, note = _score(value)
         state = "failed" if note else "complete"
-    except Exception as error:  # whatever the user's code raises
+    except (Exception, SystemExit) as error:  # whatever the user's code raises
         state = "pruned" if is_pruned(error) else "failed"
         note = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     seconds = time.perf_counter() - begun

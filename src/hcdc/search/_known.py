@@ -48,6 +48,21 @@ def known_outcomes(results: ListedTruth, distributions: Mapping[str, Distributio
     return found
 
 
+def unread_columns(results: ListedTruth, distributions: Mapping[str, Distribution]) -> list[str]:
+    """A warning about parameters that no trial has read so far; refuses results that share none with it."""
+    given = {key for config in results.configs for key in config}
+    known = ", ".join(distributions)
+    if not given & distributions.keys():
+        raise InputError(
+            f"{results.name} has none of the parameters that the objective reads ({known}), but "
+            f"{', '.join(sorted(given)) or 'no column'}"
+        )
+    unread = sorted(given - distributions.keys())
+    if not unread:
+        return []
+    return [f"{results.name} has {', '.join(unread)}, which the first trial did not read; it read {known}"]
+
+
 def _typed(given: Mapping[str, Any], distributions: Mapping[str, Distribution], name: str) -> Config:
     """A configuration with values as the objective reads them; empty cells of a file are left out."""
     config: Config = {}

@@ -18,6 +18,7 @@ from hcdc.evaluation.trust import rank_estimate
 from hcdc.search._allocation import Simulation, allocate, improving
 from hcdc.search._audits import complete
 from hcdc.search._board import Board, Index, Posterior
+from hcdc.search._first import first_full, started
 from hcdc.search._hurry import hurry, trainings_are_quick
 from hcdc.search._intervals import slope_is_positive
 from hcdc.search._overhead import Overhead
@@ -156,13 +157,14 @@ class Ladder:
                 break
             some = self._affordable(rung, indices[start : start + step], repeat)
             configs = [self.board.configs[i] for i in some]
-            known = [self.store.outcome(rung.name, repeat, config) for config in configs]
+            known = [self.store.known(rung.name, repeat, config) for config in configs]
             missing = [config for config, outcome in zip(configs, known) if outcome is None]
             fresh = rung.run(missing, derive(self.seed, "search", rung.name, repeat))
-            for outcome in known:
+            for config, outcome in zip(configs, known):
                 if outcome is None:
                     begun = time.perf_counter()
-                    outcome = next(fresh)
+                    with self.store.begun(rung.name, repeat, config):
+                        outcome = next(fresh)
                     self.overhead.leave_out(time.perf_counter() - begun)
                     self.store.tell(rung.name, repeat, outcome)
                 self._account(rung, repeat, outcome)
@@ -234,6 +236,7 @@ class Ladder:
             self.curve.append((self.seconds, max(outcome.score for outcome in self.known)))
         self._free_rungs()
         self._pilot()
+        first_full(self)
         if trainings_are_quick(self):
             hurry(self)
         else:
@@ -367,7 +370,7 @@ class Ladder:
 
     def _wave(self, waves: int) -> bool:
         """Plan with the budget that is left and carry out one part of it; False if nothing more fits."""
-        if len(self.board.outcomes[self.kept[0].name]) < 2:
+        if not started(self):
             return False
         self._thin()
         self.renew_pool(rng := self.decide())

@@ -213,10 +213,13 @@ class ObjectiveProblem(Problem):
         seconds = 0.0
         for attempt in range(SCOUTS):
             config: Config = {} if not attempt else {"scout": attempt}
-            kept = store.outcome(rung.name, -1, config)
-            outcome = kept or self.trial(rung, config, derive(seed, "scout", attempt))
+            kept = store.known(rung.name, -1, config)
             if kept is None:
+                with store.begun(rung.name, -1, config):
+                    outcome = self.trial(rung, config, derive(seed, "scout", attempt))
                 store.tell(rung.name, -1, outcome)
+            else:
+                outcome = kept
             seconds += outcome.seconds
             self._learn(outcome)
             if outcome.complete or outcome.note == failed:
@@ -343,11 +346,10 @@ class ObjectiveProblem(Problem):
                 self.bounds = (0.0, 1.0)  # accuracy: the error of a user's metric is not known
 
     def _learn(self, outcome: Outcome) -> None:
-        told = outcome.told
-        new = {
-            name: distribution(given) for name, given in told["distributions"]
-        }  # in order, also from a file
-        self.revision += self.space.learn(new, told["params"], outcome.complete)
+        told = outcome.told  # nothing, of a trial during which the process ended
+        listed = told.get("distributions", [])
+        new = {name: distribution(given) for name, given in listed}  # in order, also from a file
+        self.revision += self.space.learn(new, told.get("params", {}), outcome.complete)
 
     def params(self, config: Config) -> Config:
         """The parameters that the objective read for a configuration, in the order of the space."""

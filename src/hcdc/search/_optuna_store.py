@@ -46,6 +46,7 @@ class OptunaStore(Store):
             self._made = Studies(self._storage)
             self._control: Any = None
             for study in self._storage.get_all_studies():
+                self.continued = True
                 if study.study_name == CONTROL:
                     self._notes.update(study.user_attrs)
                 elif study.study_name.startswith(PREFIX):

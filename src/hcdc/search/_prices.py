@@ -25,17 +25,21 @@ class Prices:
     Args:
         board: What is known; results from before the search cost nothing and are left out.
         paid: The rungs that are not free, cheapest first; the last is the full training.
+
+    Attributes:
+        guesses: Prices by rung, to be used until seconds have been measured there.
     """
 
     def __init__(self, board: Board, paid: Sequence[Rung]):
         self.board, self.paid = board, paid
+        self.guesses: dict[str, float] = {}
 
     def of(self, rung: Rung) -> float:
         """Seconds per candidate: measured on the latest ones, else from the share of a full training.
 
         The first ones are slower: code is loaded, and candidates may not fill a batch yet.
         """
-        if seen := self._recent(rung):
+        if seen := self._recent(rung) or self.guesses.get(rung.name):
             return seen
         for other in reversed(self.paid if rung.share else []):
             if known := self._recent(other):
@@ -59,6 +63,18 @@ class Prices:
             if seconds := self._taken(other, index):
                 return max(price, price * seconds / self._mean_of_both(other, rung))
         return price
+
+    def affine(self, rung: Rung, index: int) -> float:
+        """Seconds of a candidate on a rung from what it took on the two closest rungs below, as a fixed part
+        and one that rises with the share; in proportion to the share if it was on one."""
+        below = [r for r in self.paid[: self.paid.index(rung)] if self._taken(r, index)]
+        if not below:
+            return self.of(rung)
+        high, seconds = below[-1], self._taken(below[-1], index) or 0.0
+        slope = seconds / high.share
+        if len(below) > 1:
+            slope = (seconds - (self._taken(below[-2], index) or 0.0)) / (high.share - below[-2].share)
+        return seconds + max(slope, 0.0) * (rung.share - high.share)
 
     def logs(self, features: Array) -> Array:
         """Logarithms of what candidates cost beside each other ``[n]``; zeros where all cost about the same.

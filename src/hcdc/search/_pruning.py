@@ -71,7 +71,7 @@ class OptunaPruning:
         trial = self._live.pop(config_hash(outcome.config), None)
         if trial is None:
             trial = self._study.ask()
-            for step, value in outcome.told["reports"]:
+            for step, value in outcome.told.get("reports", []):
                 trial.report(value, step)
                 trial.should_prune()
         state = TrialState[STATES[outcome.state]]

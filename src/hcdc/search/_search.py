@@ -17,7 +17,7 @@ from hcdc.core.seeds import check_seed
 from hcdc.datasets import CondensedDataset, FullData
 from hcdc.search._copy_alone import search_copy
 from hcdc.search._executor import Executor, Objective
-from hcdc.search._known import known_outcomes, known_results
+from hcdc.search._known import known_outcomes, known_results, unread_columns
 from hcdc.search._ladder import Ladder
 from hcdc.search._prepare import USUAL_BUDGET, loaded_copy, parse_budget, prepare
 from hcdc.search._ray import executor_of
@@ -115,13 +115,14 @@ def search(
         return dataclasses.replace(Found.from_json(kept), open_studies=store.studies)
     problem.scout(store, seed, seconds)
     outcomes = known_outcomes(earlier, problem.distributions) if earlier else []
+    unread = unread_columns(earlier, problem.distributions) if earlier and problem.distributions else []
     settings = LadderSettings(candidates=trials)
     found = Ladder(problem, seconds, seed, store, settings, asked, outcomes, progress).climb()
     found = dataclasses.replace(
         found,
         best=None if found.best is None else problem.params(found.best),
         finalists=[{**some, "config": problem.params(some["config"])} for some in found.finalists],
-        warnings=[*found.warnings, *problem.warnings],
+        warnings=[*found.warnings, *problem.warnings, *unread],
         open_studies=store.studies,
     )
     store.note(finished, found.to_json())

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import itertools
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -21,8 +23,19 @@ CODE = "code"
 """Where a search keeps the fingerprint of its objective's code; storages of earlier versions have none."""
 
 
+CRASHES = 2
+"""Times that the process may end during one trial of a continued search; then the trial has failed."""
+
+
 class Store:
-    """Outcomes and decisions of one search, in memory."""
+    """Outcomes and decisions of one search, in memory.
+
+    Attributes:
+        continued: Whether it held anything when it was opened. Then trials are noted before they begin, so
+            that one that ends the process, for want of memory say, does not do so for ever.
+    """
+
+    continued: bool = False
 
     def __init__(self) -> None:
         self._outcomes: dict[tuple[str, int, str], Outcome] = {}
@@ -37,6 +50,34 @@ class Store:
     def tell(self, rung: str, repeat: int, outcome: Outcome) -> None:
         """Keep an outcome."""
         self._outcomes[rung, repeat, config_hash(outcome.config)] = outcome
+
+    def known(self, rung: str, repeat: int, config: Config) -> Outcome | None:
+        """The outcome of a candidate; a failed one if the process ended during its trial again and again."""
+        found = self.outcome(rung, repeat, config)
+        if found is None and sum(self._open(rung, repeat, config)) >= CRASHES:
+            note = f"the process ended during this trial {CRASHES} times, so it is left out"
+            return Outcome(config, math.nan, 0.0, "failed", note=note)
+        return found
+
+    @contextlib.contextmanager
+    def begun(self, rung: str, repeat: int, config: Config) -> Iterator[None]:
+        """Note in a continued search that a trial begins, and that it ended if it ends in any way."""
+        if not self.continued:
+            yield
+            return
+        key = f"{rung} {repeat} {config_hash(config)} {len(self._open(rung, repeat, config))}"
+        self.note(f"begun {key}", True)
+        try:
+            yield
+        except BaseException:  # what can be caught, such as Ctrl-C, is no crash
+            self.note(f"ended {key}", True)
+            raise
+
+    def _open(self, rung: str, repeat: int, config: Config) -> list[bool]:
+        """For each time that a trial was noted to begin, whether nothing is known of its end."""
+        key = f"{rung} {repeat} {config_hash(config)}"
+        times = itertools.takewhile(lambda k: self.noted(f"begun {key} {k}"), itertools.count())
+        return [not self.noted(f"ended {key} {k}") for k in times]
 
     def noted(self, key: str) -> Any:
         """The decision that was kept under a key, else None."""
@@ -134,6 +175,7 @@ class LineStore(Store):
         if not os.path.exists(self.path):
             return
         for line in records.read(self.path):
+            self.continued = True
             if line.get("event") == "outcome":
                 score = float("nan") if line["score"] is None else line["score"]
                 outcome = Outcome(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hcdc.core.found import Found, Interval, RungReport
+from hcdc.core.progress import duration
 from hcdc.core.records import environment
 from hcdc.search._audits import free_trust, rung_trust
 from hcdc.search._intervals import mean_interval
@@ -26,7 +28,10 @@ def summary(ladder: Ladder) -> Found:
         best: int | None = ladder.winner()
     else:
         best = next(iter(ladder.leaders(1)), None)
-        warnings.append("the budget did not allow one full training; this is the best on a cheaper rung")
+        price = ladder.prices.of(ladder.full)
+        seemed = "" if math.isnan(price) else f": it should take about {duration(price)}"
+        why = f"the budget did not allow one full training{seemed}"
+        warnings.append(f"{why}; this is the best on a cheaper rung")
     last = ladder.repeats.get(best, {}).get(2) if best is not None else None
     if last is None:
         warnings.append("the budget left no room to train the winner again, so it has no fresh score")
