@@ -197,6 +197,23 @@ def test_missing_parts_are_named(place, capsys):
     assert "define a function data() in bare.py" in err
 
 
+def test_trust_in_an_objective_says_its_cost_asks_and_continues(place, capsys, monkeypatch):
+    (place / "trusting.py").write_text(OBJECTIVE)
+    asked = []
+    monkeypatch.setattr("hcdc.cli.trust.ask_first", lambda seconds, yes, quiet: asked.append((seconds, yes)))
+    trust = ("trust", "--objective", "trusting.py:objective", "--probes", "4", "--json", "t.json")
+    code, out, err = hcdc_run(capsys, *trust, "--storage", "t.jsonl")
+    assert code == 0, err
+    assert "cost             about" in out
+    assert "finished trials  t.jsonl" in out
+    code, out, err = hcdc_run(capsys, *trust, "--storage", "t.jsonl", "--yes")
+    assert code == 0, err
+    assert [yes for _, yes in asked] == [False, True]
+    assert asked[0][0] > 0
+    code, _, err = hcdc_run(capsys, "trust", "a.hcdc", "--storage", "t.jsonl")
+    assert (code, "it goes with --objective" in err) == (2, True)
+
+
 def test_long_work_asks_on_a_terminal(monkeypatch):
     asked = []
 

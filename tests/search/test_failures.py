@@ -38,6 +38,16 @@ def test_failing_trials_are_told_with_the_commonest_reason(clock):
     assert 0.2 * total < failed < 0.4 * total
 
 
+def test_an_objective_that_leaves_the_program_has_failed_in_that_trial(clock):
+    def fault(trial, data):
+        if trial.params["x"] > 0.5:
+            raise SystemExit(3)
+
+    found = search(bowl(clock, fault=fault), full(), budget=40, seed=0)
+    assert found.score is not None
+    assert any("trials failed; most often SystemExit: 3" in text for text in found.warnings)
+
+
 @pytest.mark.usefixtures("quick")
 def test_a_stand_in_on_which_the_objective_fails_is_left_out(clock, tmp_path):
     def run():

@@ -45,6 +45,17 @@ def test_a_csv_file_saves_full_trainings(clock, table, tmp_path):
 
 
 @pytest.mark.usefixtures("quick")
+def test_columns_that_are_no_parameters_are_told(clock, tmp_path):
+    other, partly = tmp_path / "other.csv", tmp_path / "partly.csv"
+    other.write_text("xx,val\n0.3,100\n")
+    partly.write_text("x,y,z,val\n0.3,0.01,5,0.9\n")
+    with pytest.raises(InputError, match=r"none of the parameters that the objective reads \(x, y\), but xx"):
+        search(bowl(clock), full(), budget=20, known=other)
+    found = search(bowl(clock), full(), budget=20, known=partly)
+    assert any("has z, which the first trial did not read; it read x, y" in text for text in found.warnings)
+
+
+@pytest.mark.usefixtures("quick")
 def test_a_study_from_an_earlier_search(clock):
     optuna = pytest.importorskip("optuna")
     first = search(bowl(clock), full(), budget=60, seed=5)

@@ -107,8 +107,28 @@ def test_an_objective_is_timed_at_its_cheapest_rung_alone(clock):
 def test_quick_rungs_are_timed_not_extrapolated(clock):
     calls = []
     found = hcdc.plan(slow(clock, 2.0, calls), FullData((X, Y), (X, Y)), budget="10m")
-    assert calls == pytest.approx([0.1, 0.1, 0.25, 1.0])
+    assert calls == pytest.approx([0.1, *[0.1, 0.25, 1.0] * 2])
     assert found.rungs[-1].price == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rungs_are_timed_on_the_same_configurations(clock, seed):
+    """A trial takes .01 to 1 s, by its parameter; prices of other configurations would not compare."""
+    seconds = []
+
+    def objective(trial, data):
+        size = trial.suggest_float("size", 0.01, 1.0, log=True)
+        share = data.epochs(100) / 100 * len(data.train[1]) / 100
+        clock.now += size * share
+        if share == 1:
+            seconds.append(size)
+        return size
+
+    found = hcdc.plan(objective, FullData((X, Y), (X, Y)), budget="10m", seed=seed)
+    prices = {rung.name: rung.price for rung in found.rungs}
+    assert prices["full"] == pytest.approx(np.mean(seconds), rel=0.01)
+    assert prices["short:0.25"] / prices["full"] == pytest.approx(0.25, rel=0.05)
+    assert len(seconds) >= 3
 
 
 def test_an_objective_with_few_configurations_is_trained_in_full(clock):

@@ -66,6 +66,54 @@ def test_probes_are_never_pruned():
     assert hcdc.trust(pruned, full(), probes=24).spearman == pytest.approx(1.0)
 
 
+def pruned_above(limit):
+    """Noise, but trials above a limit are pruned on both rungs."""
+
+    def run(trial, data):
+        if trial.suggest_float("x", 0.0, 1.0) > limit:
+            raise hcdc.search.TrialPruned
+        return float(np.random.default_rng(data.seed % 2**32 + len(data.train[1])).standard_normal())
+
+    return run
+
+
+def test_pruned_trials_do_not_count():
+    """Ranked last, they would agree by themselves."""
+    found = hcdc.trust(pruned_above(0.5), full(), rung="subset:0.1", probes=40, seed=3)
+    assert 10 <= found.probes <= 30
+    assert found.spearman < 0.5
+    with pytest.raises(InputError, match="probes are left, since pruned trials do not count"):
+        hcdc.trust(pruned_above(0.3), full(), rung="subset:0.1", probes=5)
+
+
+CALLS = {"made": 0, "stop": -1}
+
+
+def stoppable(trial, data):
+    """Counts its calls, and stops at one of them."""
+    x = trial.suggest_float("x", 0.0, 1.0)
+    if CALLS["made"] == CALLS["stop"]:
+        raise KeyboardInterrupt
+    CALLS["made"] += 1
+    return x + 0.1 * float(np.random.default_rng(data.seed % 2**32).standard_normal())
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.log"])
+def test_a_stopped_measurement_continues(tmp_path, name):
+    if name == "t.log":
+        pytest.importorskip("optuna")
+    CALLS.update(made=0, stop=-1)
+    whole, made = hcdc.trust(stoppable, full(), probes=8).to_json(), CALLS["made"]
+    CALLS.update(made=0, stop=30)
+    with pytest.raises(KeyboardInterrupt):
+        hcdc.trust(stoppable, full(), probes=8, storage=tmp_path / name)
+    CALLS.update(made=30, stop=-1)
+    assert hcdc.trust(stoppable, full(), probes=8, storage=tmp_path / name).to_json() == whole
+    assert CALLS["made"] == made
+    with pytest.raises(InputError, match="the storage holds a search with seed"):
+        hcdc.trust(stoppable, full(), probes=8, seed=1, storage=tmp_path / name)
+
+
 def test_a_copy_is_measured_against_full_trainings():
     """A copy that holds all rows ranks as the full data does."""
     task = hcdc.TableTask(hcdc.data((X, X[:, 0] + 0.5 * X[:, 1] + 0.1 * X[:, 2] ** 2)), "ridge")

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 SENTENCE = "interrupted; the same command continues where this one stopped"
 EXIT_CODE = 130
@@ -47,6 +48,18 @@ def own_sentence(sentence: str) -> Iterator[None]:
         if is_interruption(error):
             raise Interrupted(sentence) from None
         raise
+
+
+def kept_in(storage: Path | None) -> str:
+    """Where finished trials are kept."""
+    return "nowhere; --storage FILE keeps them" if storage is None else str(storage)
+
+
+def if_interrupted(storage: Path | None) -> str:
+    """What Ctrl-C costs a command that keeps finished trials in a storage."""
+    kept = f"finished trials are in {storage}, and the same command continues"
+    lost = "nothing was kept; --storage FILE keeps finished trials"
+    return f"interrupted; {lost if storage is None else kept}"
 
 
 def is_interruption(error: BaseException | None) -> bool:

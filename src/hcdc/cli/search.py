@@ -11,7 +11,7 @@ import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable, checked_device
-from hcdc.cli._interrupt import own_sentence
+from hcdc.cli._interrupt import if_interrupted, kept_in, own_sentence
 from hcdc.cli._show import ask_first, last_line, quoted, say, show_progress, write_json
 from hcdc.core.errors import InputError
 from hcdc.core.found import Found
@@ -95,8 +95,7 @@ def search(
             copies=copy, rungs=rungs, sampler=sampler, known=known, backend=backend, address=address,
             **common,
         )  # fmt: skip
-    kept = "nowhere; --storage FILE keeps them" if storage is None else str(storage)
-    say([*chosen.told, ("finished trials", kept)], quiet)
+    say([*chosen.told, ("finished trials", kept_in(storage))], quiet)
     ask_first(chosen.trains, yes, quiet)
     found = _run(chosen, storage, quiet)
     write_json(result, found.to_json())
@@ -131,9 +130,7 @@ def _copy_alone(file: Path, model: str | None, options: dict[str, Any]) -> Subje
 
 
 def _run(chosen: Subject, storage: Path | None, quiet: bool) -> Found:
-    kept = f"finished trials are in {storage}, and the same command continues"
-    lost = "nothing was kept; --storage FILE keeps finished trials"
-    with own_sentence(f"interrupted; {lost if storage is None else kept}"), show_progress(quiet) as progress:
+    with own_sentence(if_interrupted(storage)), show_progress(quiet) as progress:
         return hcdc.search(chosen.subject, chosen.over, progress=progress, **chosen.options)
 
 

@@ -9,9 +9,11 @@ import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable, checked_device
+from hcdc.cli._interrupt import if_interrupted, kept_in, own_sentence
 from hcdc.cli._show import ask_first, last_line, quoted, say, show_progress, write_json
 from hcdc.core.errors import InputError
 from hcdc.core.plugins import load_attribute
+from hcdc.core.progress import duration
 from hcdc.core.records import device_name
 from hcdc.core.told import trust_lines
 
@@ -25,6 +27,7 @@ def trust(
     truth: given.Truth = None,
     truth_dataset: given.TruthDataset = None,
     cache: given.Cache = None,
+    storage: given.Storage = None,
     model: given.OwnModel = None,
     yes: given.Yes = False,
     imports: given.Imports = None,
@@ -44,8 +47,10 @@ def trust(
         for flag, value in others.items():
             if value is not None:
                 raise InputError(f"{flag} {value}: it does not go with --objective; leave it out")
-        _of_objective(objective, rung, probes, seed, json_file, quiet)
+        _of_objective(objective, rung, probes, storage, yes, seed, json_file, quiet)
         return
+    if storage is not None:
+        raise InputError(f"--storage {storage}: it goes with --objective; a copy has --cache")
     if file is None:
         raise InputError("Missing a condensed file, or --objective FILE.py:NAME")
     from hcdc.cli._choose import truth_table
@@ -85,17 +90,35 @@ def trust(
 
 
 def _of_objective(
-    objective: str, rung: str, probes: int, seed: int, json_file: Path | None, quiet: bool
+    objective: str,
+    rung: str,
+    probes: int,
+    storage: Path | None,
+    yes: bool,
+    seed: int,
+    json_file: Path | None,
+    quiet: bool,
 ) -> None:
     """Measure a stand-in of the user's own function."""
     from hcdc.cli._subject import loaded_objective
+    from hcdc.search import trust_seconds
 
     result = json_file or Path("trust.json")
     check_writable("--json", result)
+    check_writable("--storage", storage)
+    check_apart(("--storage", storage), ("--json", result))
     function, full = loaded_objective(objective)
-    say([("objective", objective), ("data", repr(full)), ("stand-in", rung)], quiet)
-    with show_progress(quiet) as progress:
-        found = hcdc.trust(function, full, rung=rung, probes=probes, seed=seed, progress=progress)
+    told: list[tuple[str, object]] = [("objective", objective), ("data", repr(full)), ("stand-in", rung)]
+    expected = 0.0
+    if not yes and not quiet:
+        expected = trust_seconds(function, full, rung, probes, seed)
+        told.append(("cost", f"about {duration(expected)}, by a few timed trials"))
+    say([*told, ("finished trials", kept_in(storage))], quiet)
+    ask_first(expected, yes, quiet)
+    with own_sentence(if_interrupted(storage)), show_progress(quiet) as progress:
+        found = hcdc.trust(
+            function, full, rung=rung, probes=probes, seed=seed, storage=storage, progress=progress
+        )
     write_json(result, found.to_json())
     say(trust_lines(found), quiet)
     last_line(

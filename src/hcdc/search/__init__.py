@@ -33,7 +33,7 @@ from hcdc.search._settings import LadderSettings
 from hcdc.search._store import LineStore, Store, open_store
 from hcdc.search._task_problem import TaskProblem
 from hcdc.search._trial import Trial, TrialPruned
-from hcdc.search._trust import trust
+from hcdc.search._trust import trust, trust_seconds
 
 __all__ = [
     "USUAL_BUDGET",
@@ -77,6 +77,7 @@ __all__ = [
     "to_dimension",
     "to_optuna",
     "trust",
+    "trust_seconds",
 ]
 
 

@@ -34,6 +34,8 @@ WHOLE_RUNGS = ("short:0.1",)
 """The same for graphs: a subset would cost as much as the whole."""
 QUICK = 2.0
 """Seconds of a trial after which the next dearer rung is measured too, not extrapolated."""
+MOST_TIMED, TIMING = 16, 4.0
+"""Configurations that a forecast is made from at most, and the seconds after which no other one is begun."""
 EXPLORING = 10.0
 """Seconds for trials that look for conditional parameters before a space is called finite."""
 SCOUTS = 5
@@ -233,19 +235,22 @@ class ObjectiveProblem(Problem):
         log.warning("%s", text)
 
     def forecast(self, budget: float, seed: int) -> dict[str, float]:
-        """Seconds per trial by rung, from one on the cheapest rung and more while they are quick."""
+        """Mean seconds per trial by rung, from the same configurations on all rungs that are quick enough."""
         self.scout(Store(), seed)
         rng = numpy_stream(seed, "forecast")
-        measured: dict[str, float] = {}
-        price = 0.0
+        taken: dict[str, list[float]] = {}
+        for config in self.propose(MOST_TIMED, rng):
+            for rung in self.rungs if not taken else [r for r in self.rungs if r.name in taken]:
+                trial = self.trial(rung, config, derive(seed, "forecast", rung.name))
+                taken.setdefault(rung.name, []).append(max(trial.seconds, 1e-9))
+                if trial.seconds > QUICK:
+                    break
+            if sum(map(sum, taken.values())) > TIMING:
+                break
+        known = [rung for rung in self.rungs if rung.name in taken][-1]
+        measured = {name: float(np.mean(seconds)) for name, seconds in taken.items()}
         for rung in self.rungs:
-            if not measured or price < QUICK:
-                config = self.propose(1, rng)[0]
-                price = self.trial(rung, config, derive(seed, "forecast", rung.name)).seconds
-                known = rung
-            else:
-                price = measured[known.name] * rung.share / known.share
-            measured[rung.name] = max(price, 1e-9)
+            measured.setdefault(rung.name, measured[known.name] * rung.share / known.share)
         self._explore(budget / measured[self.rungs[-1].name], rng, seed)
         return measured
 

@@ -28,6 +28,8 @@ UNITS = {
 }  # fmt: skip
 AMOUNT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*")
 
+WITH_TASK = "pruner and backend are for an objective of your own; leave them out with a task"
+
 
 def parse_budget(budget: str | float) -> float:
     """A budget in seconds.
@@ -80,7 +82,7 @@ def prepare(
     if not isinstance(task, Task):
         raise InputError(f"the space belongs to a task, and {type(task).__name__} is none; pass an hcdc.Task")
     if pruner is not None or (executor is not None and executor.elsewhere):
-        raise InputError("pruner and backend are for an objective of your own; leave them out with a task")
+        raise InputError(WITH_TASK)
     if truth is not None:
         check_truth(truth, task)
     loaded = [loaded_copy(copy) for copy in copies]

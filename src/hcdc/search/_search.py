@@ -19,7 +19,7 @@ from hcdc.search._copy_alone import search_copy
 from hcdc.search._executor import Executor, Objective
 from hcdc.search._known import known_outcomes, known_results, unread_columns
 from hcdc.search._ladder import Ladder
-from hcdc.search._prepare import USUAL_BUDGET, loaded_copy, parse_budget, prepare
+from hcdc.search._prepare import USUAL_BUDGET, WITH_TASK, loaded_copy, parse_budget, prepare
 from hcdc.search._ray import executor_of
 from hcdc.search._sampler import Sampler
 from hcdc.search._settings import LadderSettings
@@ -98,6 +98,8 @@ def search(
             "its hcdc.FullData, or a condensed data set"
         )
     asked = None if sampler is None else Sampler(sampler, seed)
+    if backend == "ray" and isinstance(subject, Task):
+        raise InputError(WITH_TASK)
     executor = executor_of(backend, address)
     if storage is not None and "://" not in os.fspath(storage) and (why := unwritable(storage)):
         raise InputError(f"storage '{os.fspath(storage)}': {why}")

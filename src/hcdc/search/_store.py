@@ -69,7 +69,7 @@ class Store:
         self.note(f"begun {key}", True)
         try:
             yield
-        except BaseException:  # what can be caught, such as Ctrl-C, is no crash
+        except (Exception, KeyboardInterrupt, SystemExit):  # what can be caught is no crash
             self.note(f"ended {key}", True)
             raise
 
