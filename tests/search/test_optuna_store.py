@@ -220,7 +220,9 @@ def test_torn_and_damaged_journals(clock, tmp_path, monkeypatch):
         assert told(search(bowl(clock), full(), budget=30, storage=path)) == told(whole)
     lines = content.splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:3], b"\x00\xff broken\n", *lines[3:]]))
-    with pytest.raises(InputError, match=r"line 4 of .* is not a record of an Optuna journal; remove it"):
+    with pytest.raises(
+        InputError, match=r"line 4 of .* is not a record of an Optuna journal; restore the file"
+    ):
         search(bowl(clock), full(), budget=30, storage=path)
     path.write_bytes(b'{"op_code": 4, "study_id": 0}\n')
     with pytest.raises(InputError, match=r"the Optuna journal .* is damaged"):

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from hcdc.search._ladder import Ladder
 
 
-def first_full(ladder: Ladder) -> None:
-    """Train one candidate in full if none has been, because the price only seems too high.
+def first_full(ladder: Ladder) -> bool:
+    """Train one candidate in full if the search would end without, because the price only seems too high.
 
     Without a full training its price follows from the share of a cheaper rung. That is too much where a trial
     costs as much on less data, or where a few candidates were expensive. So the best candidate that seems
@@ -21,7 +21,7 @@ def first_full(ladder: Ladder) -> None:
     """
     board, full, lowest, prices = ladder.board, ladder.full, ladder.paid[0], ladder.prices
     if board.outcomes[full.name] or lowest is full:
-        return
+        return False
     scores = board.scores(lowest.name)
     seen = np.flatnonzero(np.isfinite(scores))
     for index in seen[np.argsort(-scores[seen], kind="stable")].tolist():
@@ -33,7 +33,8 @@ def first_full(ladder: Ladder) -> None:
             ladder.dropped.pop(rung.name, None)
             ladder.evaluate(rung, [index])
         if board.outcomes[full.name]:
-            return
+            return True
+    return False
 
 
 def started(ladder: Ladder) -> bool:

@@ -236,12 +236,11 @@ class Ladder:
             self.curve.append((self.seconds, max(outcome.score for outcome in self.known)))
         self._free_rungs()
         self._pilot()
-        first_full(self)
         if trainings_are_quick(self):
             hurry(self)
         else:
             for wave in range(self.settings.waves, 0, -1):
-                if not self._wave(wave):
+                if not self._wave(wave) and not first_full(self):
                     break
         self._confirm()
         return summary(self)
@@ -461,7 +460,7 @@ class Ladder:
         best = [self.board.add([outcome.config])[0] for outcome in self._best_full()]
         finalists = best[: self.settings.finalists]
         again = [self.prices.expected(self.full, i) for i in finalists]
-        if self.seconds + sum(again) + max(again, default=0.0) <= OVER * self.budget:
+        if len(finalists) > 1 and self.seconds + sum(again) + max(again) <= OVER * self.budget:
             trained = [self._again(i, 1) for i in finalists]
             self.compared = all(trained)
         if best:

@@ -106,8 +106,8 @@ def check_journal(path: str) -> None:
                 return _cut(path, size)
             if not holds(line, "op_code"):
                 raise InputError(
-                    f"line {number} of '{path}' is not a record of an Optuna journal; remove it, or name "
-                    "another storage"
+                    f"line {number} of '{path}' is not a record of an Optuna journal; restore the file "
+                    "from a copy of it, or name another storage"
                 )
             size += len(line)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ from hcdc.datasets import FullData
 from hcdc.search._executor import Executor, Job, MakeData, Objective, Ran, run_job
 from hcdc.search._trial import Trial
 
+log = logging.getLogger("hcdc")
 RETRIES = 3
 """A trial whose worker dies is run so many times again."""
 
@@ -72,7 +74,10 @@ class RayExecutor(Executor):
 def ray_cluster(address: str | None) -> Any:
     """Ray, connected to the cluster at ``address``, or as `RayExecutor` says."""
     ray: Any = require("ray", "ray")
-    if not ray.is_initialized():
+    if ray.is_initialized():
+        if address is not None:
+            log.info("Ray runs in this process already, so address %s is not looked at", address)
+    else:
         data = os.environ.get("HCDC_DATA")
         found = {"PYTHONPATH": folders()} | ({"HCDC_DATA": os.path.abspath(data)} if data else {})
         try:

@@ -90,7 +90,7 @@ def dimension_agreement(
         h = slope[:, None] * f + on_delta[:, part]
         spread = np.einsum("ci,ij,cj->c", h, covariance, h)
         own = float(f @ covariance @ f)
-        tau = h @ covariance @ f / np.sqrt(np.maximum(spread * own, 1e-18))
+        tau = np.clip(h @ covariance @ f / np.sqrt(np.maximum(spread * own, 1e-18)), -1, 1)
         low, middle, high = np.quantile(tau, [(1 - level) / 2, 0.5, (1 + level) / 2])
         verdict = "choose here" if low >= LEVEL else "keep open" if high < LEVEL else "unknown"
         verdict = verdict if len(index) >= FEWEST else "unknown"
