@@ -68,7 +68,7 @@ def chosen_subject(
         subject, over = loaded_objective(objective)
         told: list[tuple[str, object]] = [("objective", objective), ("data", repr(over))]
     elif dataset is None:
-        raise InputError("Missing --dataset NAME, --objective FILE.py:NAME or a condensed file")
+        raise InputError("Missing --dataset NAME or --objective FILE.py:NAME")
     else:
         data = hcdc.data(dataset, target=target, seed=split_seed)
         check_image_flags(data, truth=truth, truth_dataset=truth_dataset)

@@ -89,6 +89,8 @@ def search(
             if value is not None:
                 raise InputError(f"{flag} {value}: {file} is searched alone; leave it out")
         chosen = _copy_alone(file, model, common)
+    elif dataset is None and objective is None:
+        raise InputError("Missing --dataset NAME, --objective FILE.py:NAME or a condensed file")
     else:
         chosen = chosen_subject(
             dataset, objective, space, setting, model, target, split_seed, truth, truth_dataset,

@@ -34,7 +34,7 @@ def _is_evaluation(value: Any) -> bool:
 def read_evaluation(path: str | os.PathLike[str]) -> Evaluation:
     """Read an evaluation from its JSON file; refuses anything else."""
     name = os.fspath(path)
-    advice = "pass a file that 'hcdc evaluate --json' wrote"
+    advice = "pass a file that 'hcdc search --json' or 'hcdc evaluate' wrote"
     try:
         value = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
