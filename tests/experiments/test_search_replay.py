@@ -283,7 +283,7 @@ def test_records_of_every_cell_on_a_copy_are_read(cells, tmp_path):
 def test_supernets_take_turns_and_a_cell_that_diverged_ranks_last(cells, tmp_path):
     every, files = NASBench201().candidates(), [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     for k, file in enumerate(files):
-        lines = [{"train_seconds": 80.0, "score_seconds": 20.0 + k}]
+        lines = [{"train_seconds": 80.0, "score_seconds": 30.0, "charged_seconds": 100.0 + k}]
         lines += [{"cell": c["cell"], "loss": 1.0, "score": i / 5000} for i, c in enumerate(every)]
         lines[-1] |= {"loss": None}
         file.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -293,7 +293,7 @@ def test_supernets_take_turns_and_a_cell_that_diverged_ranks_last(cells, tmp_pat
     ranked = sorted(every, key=pool.problem("", 0).supernet.score)
     assert ranked == [every[-1], *every[:-1]]
     files[0].write_text(json.dumps({"cell": "x", "loss": 1.0, "score": 1.0}) + "\n")
-    with pytest.raises(InputError, match="has no 'train_seconds'"):
+    with pytest.raises(InputError, match="has no 'charged_seconds'"):
         search_pools.open_pool("nas201-cifar10", cells, supernets=files)
     with pytest.raises(InputError, match="leave --supernet out"):
         search_pools.open_pool("lcbench", cells, supernets=files)
