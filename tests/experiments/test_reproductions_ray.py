@@ -32,6 +32,13 @@ def test_a_worker_says_what_is_wrong_as_one_process_would(cluster, tmp_path):
     assert "none.jsonl" in str(many.value)
 
 
+def test_tables_follow_the_units_whatever_order_they_ended_in(tmp_path):
+    what = REPRODUCTIONS["loss-landscape"].at("smoke")
+    one = reproduce(what, [100, 101], tmp_path / "one.jsonl")
+    records.append(tmp_path / "turned.jsonl", *reversed(list(records.read(tmp_path / "one.jsonl"))))
+    assert reproduce(what, [100, 101], tmp_path / "turned.jsonl").table.rows[0] == one.table.rows[0]
+
+
 @pytest.mark.parametrize(
     ("given", "said"), [({"backend": "slurm"}, "not known"), ({"address": "a:1"}, "Ray")]
 )

@@ -9,7 +9,7 @@ calibration. Beside it stands an S_val that follows the values of the same cells
 An estimator that does not agree with itself cannot be aligned, so the record starts with the agreement of
 Delta_S between two initialisations. Stars that watch take no part in learning. Judges are other cells.
 
-    python -m hcdc.experiments.cell_finite --seed 0 --out F
+    python -m hcdc.experiments.cell_finite --seed 0 --device cuda --stars 40 --out F
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hcdc.condensers import mean_loss, misorder, plan
+from hcdc.condensers import Slopes, misorder, plan
 from hcdc.core import records
 from hcdc.core.configs import Config
 from hcdc.core.progress import timed
@@ -117,26 +117,18 @@ def losses_of(task: Task, network: Predictor, images: Any) -> Tensor:
 
 @torch.no_grad()
 def losses_on(task: Task, networks: Sequence[Predictor], images: Any) -> Tensor:
-    """Losses ``[cells, initialisations]``."""
-    return torch.stack([losses_of(task, network, images) for network in networks])
+    """Losses ``[cells, initialisations]``, on the CPU."""
+    return torch.stack([losses_of(task, network, images) for network in networks]).cpu()
 
 
 def learn(task: Task, networks: Sequence[Predictor], start: Any, objective: Objective, sizes: Sizes) -> Any:
     """Adam steps on the images of S_val, with the losses of all cells in every step."""
-    theta = {"x": task.tensors(start)["x"].detach().clone()}
-    first, second = ({"x": torch.zeros_like(theta["x"])} for _ in range(2))
+    learned = task.replace(start, {"x": task.tensors(start)["x"].detach().clone()})
+    slopes = Slopes(task, networks, learned, learned.x.device)
+    theta, first, second = {"x": slopes.x}, *({"x": torch.zeros_like(slopes.x)} for _ in range(2))
     for step in range(sizes.steps):
-        losses, slopes = [], []
-        for net in networks:
-            x = theta["x"].detach().requires_grad_()
-            loss = mean_loss(task, net, task.replace(start, {"x": x}))
-            slopes.append(torch.autograd.grad(loss, x)[0])
-            losses.append(loss.detach())
-        values = torch.stack(losses).requires_grad_()
-        (weights,) = torch.autograd.grad(objective(values), values)
-        gradient = torch.tensordot(weights, torch.stack(slopes), dims=1)
-        adam_step(theta, {"x": gradient}, first, second, step + 1, sizes.lr)
-    return task.replace(start, theta)
+        adam_step(theta, {"x": slopes.gradient(objective)}, first, second, step + 1, sizes.lr)
+    return learned
 
 
 def agreement(losses: Tensor, short: Tensor, full: Tensor, near: int) -> dict[str, float]:
@@ -168,6 +160,7 @@ def run(task: ImageTask, truth: TableTruth, sizes: Sizes, seed: int, device: str
         task, space, train_size=sizes.train, val_method="real", recipe={"metric": "loss"}
     ).calibrated
     recipe = dataclasses.replace(recipe, seeds=sizes.initialisations)
+    task = task.to(device)
     s_train = task.sample("train", sizes.train, seed, balanced=True)
     with timed() as training:
         trained = predictors(
@@ -181,7 +174,8 @@ def run(task: ImageTask, truth: TableTruth, sizes: Sizes, seed: int, device: str
     count = sizes.stars * (1 + sizes.near)
     start = task.sample("val", sizes.val, seed, balanced=True)
     sets = {"start": start, "pool": task.pool(sizes.pool, seed)}
-    objectives = {"finite": finite(short[:count], sizes.near), "values": followed(short[:count])}
+    known = short[:count].to(device)
+    objectives = {"finite": finite(known, sizes.near), "values": followed(known)}
     with timed() as learning:
         for name, objective in objectives.items():
             sets[name] = learn(task, own[:count], start, objective, sizes)
@@ -201,16 +195,16 @@ def run(task: ImageTask, truth: TableTruth, sizes: Sizes, seed: int, device: str
     scores["ridge"] = ridge(features, standard_tensor_ranks(short[:count]).double().numpy(), asked)
     for name in ("start", "pool"):
         scores[f"ridge + {name}"] = standard(scores["ridge"]) + standard(scores[name])
-    known = {part: np.array(truth.scores(judges, part)) for part in ("val", "test")}
+    truths = {part: np.array(truth.scores(judges, part)) for part in ("val", "test")}
     ranked = {
-        name: {part: spearman(right, score) for part, right in known.items()}
+        name: {part: spearman(right, score) for part, right in truths.items()}
         for name, score in scores.items()
     }
     return {
         "protocol": PROTOCOL, "dataset": truth.dataset, "seed": seed, "sizes": dataclasses.asdict(sizes),
         "recipe": recipe.as_dict(), "agreement": agreed, "ranked": ranked,
         "scores": {name: score.tolist() for name, score in scores.items()},
-        "truth": {part: right.tolist() for part, right in known.items()},
+        "truth": {part: right.tolist() for part, right in truths.items()},
         "judges": [c["cell"] for c in judges], "stars": [c["cell"] for c in stars],
         "training_seconds": training[0], "learning_seconds": learning[0],
     }  # fmt: skip
@@ -220,13 +214,19 @@ def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
+    for field in dataclasses.fields(Sizes):
+        kind = type(field.default)
+        parser.add_argument(f"--{field.name}", type=kind, default=field.default, help="see Sizes")
+    parser.add_argument("--data", default="cifar10", help="the images, a name or a file")
     parser.add_argument("--out", type=Path, required=True, help="file to append a record to")
     given = parser.parse_args()
+    sizes = Sizes(**{field.name: getattr(given, field.name) for field in dataclasses.fields(Sizes)})
     folder = Path(os.environ.get("HCDC_DATA") or Path.home() / ".cache" / "hcdc")
-    task = ImageTask(data("cifar10"))  # type: ignore[arg-type]
+    task = ImageTask(data(given.data))  # type: ignore[arg-type]
     truth = TableTruth(NASBench201Table(folder / "nasbench201.csv.gz"), "cifar10")
-    found = run(task, truth, Sizes(), given.seed)
-    records.append(given.out, rounded({**found, "environment": records.environment("cpu")}))
+    found = run(task, truth, sizes, given.seed, given.device)
+    records.append(given.out, rounded({**found, "environment": records.environment(given.device)}))
 
 
 if __name__ == "__main__":

@@ -57,12 +57,23 @@ class Slopes:
         Args:
             targets: One vector per group of consecutive candidates, see `rank_targets`.
         """
+        reached: list[Tensor] = []
+
+        def distance(losses: Tensor) -> Tensor:
+            groups = torch.split(losses, [len(target) for target in targets])
+            reached.extend(correlation(group, target) for group, target in zip(groups, targets))
+            return 1 - torch.stack(reached).mean()
+
+        gradient = self.gradient(distance)
+        return [r.detach() for r in reached], gradient
+
+    def gradient(self, objective: Callable[[Tensor], Tensor]) -> Tensor:
+        """The gradient in ``x`` of an objective of all losses ``[m]``."""
         self.run()
         losses = self.losses.clone().requires_grad_()
-        groups = torch.split(losses, [len(target) for target in targets])
-        reached = [correlation(group, target) for group, target in zip(groups, targets)]
-        (weight,) = torch.autograd.grad(1 - torch.stack(reached).mean(), losses)
-        return [r.detach() for r in reached], torch.tensordot(weight, self.slopes, dims=1)
+        (weight,) = torch.autograd.grad(objective(losses), losses)
+        found: Tensor = torch.tensordot(weight, self.slopes, dims=1)
+        return found
 
 
 def learn_examples(

@@ -129,9 +129,10 @@ def reproduce(
         what.check(unit, work)
     for made in on_ray(what, todo_here, work, address) if backend else in_turn(what, todo_here, work):
         records.append(out, *made)
-    wanted, found = {key(unit) for unit in units}, read(out, type(what))
-    done = finished(found) & wanted
+    places, found = {key(unit): place for place, unit in enumerate(units)}, read(out, type(what))
+    done = finished(found) & places.keys()
     found = [r for r in found if "unit" in r and key(r["unit"]) in done]
+    found.sort(key=lambda r: places[key(r["unit"])])  # on a cluster, units end in any order
     drawn = what.draw(found) if found else None
     figure = None if drawn is None else write_figure(drawn, out.with_suffix(".png"))
     return Reproduced(what.table(found), len(done), len(units), list(missing.values()), figure)
