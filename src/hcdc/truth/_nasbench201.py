@@ -46,7 +46,8 @@ class NASBench201Table:
         if not path.is_file():
             raise InputError(
                 f"there is no NAS-Bench-201 table at '{path}'; it is a .csv or .csv.gz file with a line for "
-                f"each cell and the columns index, ops, {', '.join(COLUMNS)}"
+                f"each cell and the columns index, ops, {', '.join(COLUMNS)}; give its path, or set "
+                "HCDC_DATA to its folder"
             )
         try:
             with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:

@@ -40,7 +40,7 @@ class NASBenchGraphTable:
         if not path.is_file():
             raise InputError(
                 f"there is no NAS-Bench-Graph table at '{path}'; it is a .npz file with the arrays arch, "
-                "cora_valid_perf, cora_perf, ..."
+                "cora_valid_perf, cora_perf, ...; give its path, or set HCDC_DATA to its folder"
             )
         needed = [f"{graph}_{column}" for graph in GRAPHS for column in GRAPH_COLUMNS]
         try:

@@ -202,8 +202,11 @@ def listing(folder: Path) -> list[dict[str, Any]]:
             scale: {"units": len(kind.at(scale).units(range(given.seeds))), "takes": given.takes}
             for scale, given in kind.scales.items()
         }
-        files = [*folder.glob(f"{kind.protocol}*.jsonl"), *folder.glob(f"records/{kind.protocol}*.jsonl")]
-        files += [file] if (file := folder / f"{name}.jsonl").exists() and file not in files else []
+        stems = (f"{kind.protocol}*", name)
+        found = [
+            file for at in (folder, folder / "records") for stem in stems for file in at.glob(f"{stem}.jsonl")
+        ]
+        files = dict.fromkeys(found)
         counts = {str(file.relative_to(folder)): len(read(file, kind)) for file in files}
         kept = {file: count for file, count in counts.items() if count}
         rows.append(

@@ -56,6 +56,6 @@ class NASBenchGraphs(Zoo):
         return NASBenchGraph()
 
     def truth(self, unit: Unit) -> Truth:
-        path = self.table_file or Path(os.environ.get("HCDC_DATA", "")) / TABLE
+        path = self.table_file or Path(os.environ.get("HCDC_DATA") or Path.home() / ".cache" / "hcdc") / TABLE
         graph = str(unit["dataset"])
         return NASBenchGraphTruth(_read(str(path)), EMBEDDED.get(graph, graph))
