@@ -80,10 +80,22 @@ def _pool_cuda() -> Any:
     return importlib.import_module("hcdc.networks._pool_cuda")
 
 
+@functools.cache
+def _conv_cuda() -> Any:
+    return importlib.import_module("hcdc.networks._conv_cuda")
+
+
 def _by_triton(x: Tensor) -> bool:
     """Whether Triton's kernels support these images; they would compute float64 in float32."""
     fits = x.is_cuda and x.dtype in (torch.bfloat16, torch.float32) and x.numel() < 2**31
     return fits and x.is_contiguous(memory_format=torch.channels_last) and _norm_cuda() is not None
+
+
+def _has_kernels(x: Tensor, weight: Tensor) -> bool:
+    """Whether Triton's kernels support this grouped convolution at stride 1."""
+    if x.dtype != torch.bfloat16 or weight.shape[0] != x.shape[1] or not _by_triton(x):
+        return False
+    return weight.shape[-1] == 3 and weight.shape[1] in _conv_cuda().WIDTHS
 
 
 def has_triton() -> bool:
@@ -91,14 +103,19 @@ def has_triton() -> bool:
     return _norm_cuda() is not None
 
 
-def convolve(x: Tensor, weight: Tensor, stride: int, groups: int) -> Tensor:
+def convolve(x: Tensor, weight: Tensor, stride: int, groups: int, fused: bool = False) -> Tensor:
     """Convolution that keeps the image size, or halves it, rounded up.
+
+    Fused training of lanes on CUDA has kernels of its own for some.
 
     On CUDA, grouped convolutions are fast only for 3 x 3 kernels at stride 1 with many input channels. The
     others are up to seven times faster as one convolution of all channels, with zeros between groups. Such
     a weight ``[o, c, k, k]`` may also be given.
     """
     size = weight.shape[-1]
+    if fused and groups > 1 and stride == 1 and _has_kernels(x, weight):
+        weight = weight.to(x.dtype).contiguous(memory_format=torch.channels_last)
+        return _conv_cuda().convolve_3x3(x, weight)  # type: ignore[no-any-return]
     if weight.shape[1] == x.shape[1]:
         groups = 1
     elif groups > 1 and x.is_cuda and _dense(weight.shape, stride):
@@ -424,7 +441,8 @@ class CellNetwork(Network):
 
     def _reduce(self, params: Params, name: str, node: _Node) -> _Node:
         def main(part: str, x: Tensor, stride: int) -> Term:
-            return convolve(x, params[f"{name}.{part}.weight"], stride, self.lanes), f"{name}.{part}"
+            weight = params[f"{name}.{part}.weight"]
+            return convolve(x, weight, stride, self.lanes, self.fused), f"{name}.{part}"
 
         first = self._join(params, [main("first", next(node.relus), 2)], 0, 1)
         second = main("second", next(first.relus), 1)
@@ -460,7 +478,7 @@ class CellNetwork(Network):
             return next(node.totals), None
         if operation == POOL:
             return node.pool, None
-        return convolve(next(node.relus), params[f"{name}.weight"], 1, self.lanes), name
+        return convolve(next(node.relus), params[f"{name}.weight"], 1, self.lanes, self.fused), name
 
 
 def _name(edge: int, operation: int) -> str:

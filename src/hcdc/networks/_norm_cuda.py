@@ -32,10 +32,11 @@ Normed = tuple[Tensor, Tensor, Tensor]
 
 
 @triton.jit
-def _total(sums, which, channels, c, inside, shares: tl.constexpr):
+def _total(sums, which, channels, c, inside, shares, SHARES: tl.constexpr):
     """Add up the shares of one kind of sum; sums are ``[kinds, shares, channels]``."""
-    at = (which * shares + tl.arange(0, shares)[:, None]) * channels + c[None, :]
-    return tl.sum(tl.load(sums + at, inside[None, :], 0.0), 0)
+    each = tl.arange(0, SHARES)[:, None]
+    at = (which * shares + each) * channels + c[None, :]
+    return tl.sum(tl.load(sums + at, (each < shares) & inside[None, :], 0.0), 0)
 
 
 @triton.jit
@@ -58,9 +59,9 @@ def _sum(ys, sums, pixels, channels, own, shares, ROWS: tl.constexpr, COLUMNS: t
         tl.store(sums + ((2 * e + 1) * shares + share) * channels + c, tl.sum(two, 0), inside)
 
 
-@triton.jit
-def _join(ys, plain, scales, shifts, kept, sums, total, relu, pixels, channels, own, epsilon,
-          shares: tl.constexpr, TOTAL: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr,
+@triton.jit(do_not_specialize=["with_total", "with_relu"])
+def _join(ys, plain, scales, shifts, kept, sums, total, relu, pixels, channels, own, shares, epsilon,
+          with_total, with_relu, SHARES: tl.constexpr, ROWS: tl.constexpr,
           COLUMNS: tl.constexpr):  # fmt: skip
     """The total of BatchNorms and plain images, and its ReLU; the first share stores means and factors."""
     share = tl.program_id(0)
@@ -70,8 +71,8 @@ def _join(ys, plain, scales, shifts, kept, sums, total, relu, pixels, channels, 
     means = ()
     constant = tl.zeros([COLUMNS], tl.float32)
     for e in tl.static_range(len(ys)):
-        m = _total(sums, 2 * e, channels, c, inside, shares) / pixels
-        square = _total(sums, 2 * e + 1, channels, c, inside, shares) / pixels
+        m = _total(sums, 2 * e, channels, c, inside, shares, SHARES) / pixels
+        square = _total(sums, 2 * e + 1, channels, c, inside, shares, SHARES) / pixels
         r = tl.rsqrt(tl.maximum(square - m * m, 0.0) + epsilon)
         if share == 0:
             tl.store(kept + 2 * e * channels + c, m, inside)
@@ -90,15 +91,13 @@ def _join(ys, plain, scales, shifts, kept, sums, total, relu, pixels, channels, 
             found += (v - means[e][None, :]) * slopes[e][None, :]
         for k in tl.static_range(len(plain)):
             found += tl.load(plain[k] + at, mask, 0.0).to(tl.float32)
-        if TOTAL:
-            tl.store(total + at, found.to(total.dtype.element_ty), mask)
-        if RELU:
-            tl.store(relu + at, tl.maximum(found, 0.0).to(relu.dtype.element_ty), mask)
+        tl.store(total + at, found.to(total.dtype.element_ty), mask & (with_total > 0))
+        tl.store(relu + at, tl.maximum(found, 0.0).to(relu.dtype.element_ty), mask & (with_relu > 0))
 
 
-@triton.jit
-def _sum_slopes(of_total, of_relu, relu, ys, kept, g, sums, pixels, channels, own, shares,
-                STORE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # fmt: skip
+@triton.jit(do_not_specialize=["totals", "relus"])
+def _sum_slopes(of_total, of_relu, totals, relus, relu, ys, kept, g, sums, pixels, channels, own, shares,
+                ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # fmt: skip
     """The slope in the total, and over a share of the pixels its sum and, for each y, that of slope * y_hat."""
     share = tl.program_id(0)
     c = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -115,11 +114,11 @@ def _sum_slopes(of_total, of_relu, relu, ys, kept, g, sums, pixels, channels, ow
         u = tl.zeros([ROWS, COLUMNS], tl.float32)
         if len(of_relu) > 0:
             for k in tl.static_range(len(of_relu)):
-                u += tl.load(of_relu[k] + at, mask, 0.0).to(tl.float32)
-            u = tl.where(tl.load(relu + at, mask, 0.0) > 0, u, 0.0)
+                u += tl.load(of_relu[k] + at, mask & (k < relus), 0.0).to(tl.float32)
+            u = tl.where(tl.load(relu + at, mask & (relus > 0), 0.0) > 0, u, 0.0)
         for k in tl.static_range(len(of_total)):
-            u += tl.load(of_total[k] + at, mask, 0.0).to(tl.float32)
-        if STORE:
+            u += tl.load(of_total[k] + at, mask & (k < totals), 0.0).to(tl.float32)
+        if len(of_relu) > 0:
             u = u.to(g.dtype.element_ty)
             tl.store(g + at, u, mask)
             u = u.to(tl.float32)
@@ -149,19 +148,19 @@ def _with_normed(y, at, mask, u, kept, e: tl.constexpr, channels, c, inside):
 
 @triton.jit
 def _spread(g, ys, outs, scales, kept, of_scale, of_shift, sums, pixels, channels, own,
-            shares: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # fmt: skip
+            shares, SHARES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # fmt: skip
     """Slopes in each y for a share of the pixels; the first share stores those in scales and shifts."""
     share = tl.program_id(0)
     c = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = c < channels
-    one = _total(sums, 0, channels, c, inside, shares)
+    one = _total(sums, 0, channels, c, inside, shares, SHARES)
     if share == 0:
         tl.store(of_shift + c, one, inside)
     means = ()
     inner = ()
     slopes = ()
     for e in tl.static_range(len(ys)):
-        two = _total(sums, 1 + e, channels, c, inside, shares)
+        two = _total(sums, 1 + e, channels, c, inside, shares, SHARES)
         if share == 0:
             tl.store(of_scale + e * channels + c, two, inside)
         r = tl.load(kept + (2 * e + 1) * channels + c, inside, 0.0)
@@ -201,33 +200,43 @@ def _run(normed: Sequence[Normed], plain: tuple[Tensor, ...], total: bool, relu:
     if ys:
         _sum[grid](ys, sums, pixels, channels, own, shares, ROWS, columns, num_warps=WARPS)
     _join[grid](
-        ys, plain, scales, shifts, kept, sums, out, positive, pixels, channels, own,
-        EPSILON, shares, total, relu, ROWS, columns, num_warps=WARPS,
+        ys, plain, scales, shifts, kept, sums, out, positive, pixels, channels, own, shares, EPSILON,
+        int(total), int(relu), SHARES, ROWS, columns, num_warps=WARPS,
     )  # fmt: skip
     return out, positive, kept
 
 
+def _padded(totals: int, relus: int) -> tuple[int, int]:
+    """Numbers of slopes rounded up to a few pairs: each pair compiles its own kernel."""
+    if totals + relus == 1:
+        return totals, relus
+    return (max(totals, relus),) * 2
+
+
 def _run_back(
-    of_total: tuple[Tensor, ...], of_relu: tuple[Tensor, ...], relu: Tensor,
-    ys: tuple[Tensor, ...], scales: tuple[Tensor, ...], kept: Tensor,
+    of_total: tuple[Tensor, ...], of_relu: tuple[Tensor, ...], relu: Tensor | None,
+    ys: tuple[Tensor, ...], scales: tuple[Tensor, ...], kept: Tensor | None,
 ) -> Any:  # fmt: skip
     """Slopes in the total, in each y, in the scales ``[edges, c]`` and in each shift ``[c]``."""
     x = (*of_total, *of_relu)[0]
     grid, (pixels, channels, own, shares), columns = _grid(x)
-    several = len(of_total) + len(of_relu) > 1 or bool(of_relu)
-    g = torch.empty_like(x) if several else x
+    given = len(of_total), len(of_relu)
+    alone = given == (1, 0)
+    g = x if alone else torch.empty_like(x)
     sums = torch.empty(1 + len(ys), shares, channels, device=x.device)
     of_scale, of_shift = torch.empty(len(ys), channels, device=x.device), sums.new_empty(channels)
-    if several or ys:
+    if ys or not alone:
+        parts = zip((of_total, of_relu), _padded(*given))
+        slopes = (part + (x,) * (size - len(part)) for part, size in parts)
         _sum_slopes[grid](
-            of_total, of_relu, relu, ys, kept, g, sums, pixels, channels, own, shares,
-            several, ROWS, columns, num_warps=WARPS,
+            *slopes, *given, x if relu is None else relu, ys, kept, g, sums, pixels, channels, own, shares,
+            ROWS, columns, num_warps=WARPS,
         )  # fmt: skip
     outs = tuple(torch.empty_like(y) for y in ys)
     if ys:
         _spread[grid](
-            g, ys, outs, scales, kept, of_scale, of_shift, sums, pixels, channels, own,
-            shares, ROWS, columns, num_warps=WARPS,
+            g, ys, outs, scales, kept, of_scale, of_shift, sums, pixels, channels, own, shares,
+            SHARES, ROWS, columns, num_warps=WARPS,
         )  # fmt: skip
     return g, outs, of_scale, of_shift
 
