@@ -6,8 +6,9 @@ import dataclasses
 import functools
 import importlib.util
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, Self
 
 import torch
@@ -18,6 +19,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.seeds import stream
 from hcdc.networks._base import Network, Params, check_lam
 from hcdc.networks._dropout import Dropout
+from hcdc.networks._matrices import _halving_matrix, _pool_matrix, _product, block_diagonal
 
 OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 """The operations an edge can have, in the benchmark's order."""
@@ -55,7 +57,7 @@ def batch_norm(
         first: Take statistics only from this many images at the front; 0 means all.
     """
     if fused and not first:
-        if scale is not None and shift is not None and _by_triton(x):
+        if scale is not None and shift is not None and _by_triton(x, scale):
             return _norm_cuda().batch_norm(x, scale, shift)  # type: ignore[no-any-return]
         return F.batch_norm(x, None, None, scale, shift, training=True)
     variance, mean = torch.var_mean(x[:first] if first else x, (0, 2, 3), correction=0, keepdim=True)
@@ -85,10 +87,11 @@ def _conv_cuda() -> Any:
     return importlib.import_module("hcdc.networks._conv_cuda")
 
 
-def _by_triton(x: Tensor) -> bool:
-    """Whether Triton's kernels support these images; they would compute float64 in float32."""
-    fits = x.is_cuda and x.dtype in (torch.bfloat16, torch.float32) and x.numel() < 2**31
-    return fits and x.is_contiguous(memory_format=torch.channels_last) and _norm_cuda() is not None
+def _by_triton(x: Tensor, *scales: Tensor) -> bool:
+    """Whether Triton's kernels support these tensors; they would compute float64 in float32."""
+    fits = x.dtype in (torch.bfloat16, torch.float32) and all(s.dtype == torch.float32 for s in scales)
+    fits = x.is_cuda and fits and x.is_contiguous(memory_format=torch.channels_last) and x.numel() < 2**31
+    return fits and _norm_cuda() is not None
 
 
 def _has_kernels(x: Tensor, weight: Tensor) -> bool:
@@ -128,25 +131,6 @@ def _dense(shape: Sequence[int], stride: int) -> bool:
     return shape[-1] == 1 or stride > 1 or shape[1] < 16
 
 
-@functools.cache
-def _identity(size: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The identity matrix; kept for good, since recorded steps read it."""
-    return torch.eye(size, dtype=dtype).to(
-        device
-    )  # copied from the host, so ready before any stream reads it
-
-
-def block_diagonal(weight: Tensor, groups: int) -> Tensor:
-    """Kernels of a grouped convolution ``[g o, i, k, k]`` as kernels of a plain one ``[g o, g i, k, k]``.
-
-    The result is in channels_last order. One non-finite channel spoils all groups.
-    """
-    outputs, inputs, *size = weight.shape
-    rows = weight.permute(0, 2, 3, 1).reshape(groups, outputs // groups, *size, 1, inputs)
-    own = _identity(groups, weight.device, weight.dtype).view(groups, 1, 1, 1, groups, 1)
-    return (rows * own).reshape(outputs, *size, groups * inputs).permute(0, 3, 1, 2)
-
-
 def linear_lanes(params: Params, x: Tensor, lanes: int, dropout: Dropout | None) -> Tensor:
     """The linear layer on features ``[n, R c]``: logits ``[n, classes]``; R lanes ``[R, n, classes]``."""
     if lanes == 1:
@@ -175,38 +159,6 @@ def _uniform(seed: int, name: str, shape: tuple[int, ...]) -> Tensor:
     return torch.rand(shape, generator=stream(seed, name))
 
 
-@functools.cache
-def _pool_matrix(height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The pool of an edge as a matrix ``[h w, h w]``; kept for good, since recorded steps read it."""
-    bands = []
-    for size in (height, width):
-        at = torch.arange(size)
-        bands.append((at[:, None] - at).abs() <= 1)
-    return _means(*bands).to(dtype).to(device)  # as `_identity`
-
-
-@functools.cache
-def _halving_matrix(height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The pool of a reduction as a matrix ``[h w / 4, h w]``, sizes rounded up; kept for good."""
-    bands = []
-    for size in (height, width):
-        bands.append(torch.arange(math.ceil(size / 2))[:, None] == torch.arange(size) // 2)
-    return _means(*bands).to(dtype).to(device)
-
-
-def _means(rows: Tensor, columns: Tensor) -> Tensor:
-    """Averages over row ranges ``[a, h]`` and column ranges ``[b, w]``, as a matrix ``[a b, h w]``."""
-    one, two = (mask / mask.sum(1, keepdim=True).double() for mask in (rows, columns))
-    return torch.kron(one, two)
-
-
-def _product(matrix: Tensor, x: Tensor, height: int) -> Tensor:
-    """Apply a linear map of pixels ``[a b, h w]`` to channels_last images ``[n, c, h, w]``."""
-    n, c, h, w = x.shape
-    found: Tensor = matrix @ x.permute(0, 2, 3, 1).reshape(n, h * w, c)
-    return found.view(n, height, -1, c).permute(0, 3, 1, 2)
-
-
 def pool_3x3(x: Tensor, fused: bool) -> Tensor:
     """Mean over the 3 x 3 pixels around each pixel of ``[n, c, h, w]``; padding does not count.
 
@@ -229,6 +181,11 @@ def halve(x: Tensor, fused: bool) -> Tensor:
     return _product(_halving_matrix(h, w, x.device, x.dtype), x, math.ceil(h / 2))
 
 
+def _relus(x: Tensor) -> Iterator[Tensor]:
+    """The ReLU of images for any number of uses, computed at the first."""
+    yield from repeat(F.relu(x))
+
+
 Term = tuple[Tensor, str | None]
 """Images that enter a node, and the name of the BatchNorm that they pass first, if any."""
 
@@ -239,9 +196,9 @@ class _Node:
     The uses are separate tensors where kernels add up their gradients, see `_norm_cuda.node`.
     """
 
-    def __init__(self, totals: Sequence[Tensor], relus: Sequence[Tensor], fused: bool):
-        self.like, self.fused = [*totals, *relus][0], fused
+    def __init__(self, totals: Iterable[Tensor], relus: Iterable[Tensor], like: Tensor, fused: bool):
         self.totals, self.relus = iter(totals), iter(relus)
+        self.like, self.fused = like, fused
         self._pool: Tensor | None = None
 
     @property
@@ -411,16 +368,18 @@ class CellNetwork(Network):
 
     def _join(self, params: Params, terms: Sequence[Term], totals: int, relus: int) -> _Node:
         """The sum of terms as a node whose images and their ReLU are used this often."""
-        if self.fused and not self.reference and all(_by_triton(x) for x, _ in terms):
-            normed = [(x, params[f"{name}.scale"], params[f"{name}.shift"]) for x, name in terms if name]
-            plain = [x for x, name in terms if not name]
+        normed = [(x, params.get(f"{name}.scale"), params.get(f"{name}.shift")) for x, name in terms if name]
+        plain = [x for x, name in terms if not name]
+        scales = [scale for _, scale, _ in normed if scale is not None]
+        ours = self.fused and not self.reference and len(scales) == len(normed)
+        if ours and all(_by_triton(x, *scales) for x, _ in terms):
             found = _norm_cuda().node(normed, plain, totals, relus)
-            return _Node(found[:totals], found[totals:], self.fused)
+            return _Node(found[:totals], found[totals:], found[0], self.fused)
         each = [self._norm(params, name, x) if name else x for x, name in terms]
         total = each[0]
         for term in each[1:]:
             total = total + term
-        return _Node([total] * totals, [F.relu(total)] * relus if relus else [], self.fused)
+        return _Node(repeat(total), _relus(total), total, self.fused)
 
     def _uses(self, node: int) -> tuple[int, int]:
         """How often a cell uses the images of a node and their ReLU; the pool's results are shared."""

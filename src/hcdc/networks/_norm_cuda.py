@@ -1,4 +1,4 @@
-"""Nodes of a cell on CUDA in Triton: BatchNorms, their sum and its ReLU, in two kernels forward and two backward.
+"""Nodes of a cell on CUDA in Triton: sums of BatchNorms and their ReLU, in two kernels each way.
 
 Cell networks are small, and their elementwise work is bound by memory. Torch's BatchNorm of bfloat16 images
 takes six kernels forward and backward; sums over the edges of a node, ReLU and the sums of their gradients
@@ -77,8 +77,8 @@ def _join(ys, plain, scales, shifts, kept, sums, total, relu, pixels, channels, 
         if share == 0:
             tl.store(kept + 2 * e * channels + c, m, inside)
             tl.store(kept + (2 * e + 1) * channels + c, r, inside)
-        means = means + (m,)
-        slopes = slopes + (r * tl.load(scales[e] + c, inside, 0.0),)
+        means += (m,)
+        slopes += (r * tl.load(scales[e] + c, inside, 0.0),)
         constant += tl.load(shifts[e] + c, inside, 0.0)
     last = tl.minimum((share + 1) * own, pixels)
     for start in range(share * own, last, ROWS):
@@ -98,7 +98,7 @@ def _join(ys, plain, scales, shifts, kept, sums, total, relu, pixels, channels, 
 @triton.jit(do_not_specialize=["totals", "relus"])
 def _sum_slopes(of_total, of_relu, totals, relus, relu, ys, kept, g, sums, pixels, channels, own, shares,
                 ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # fmt: skip
-    """The slope in the total, and over a share of the pixels its sum and, for each y, that of slope * y_hat."""
+    """The slope in the total, and over a share of the pixels its sum and that of slope * y_hat for each y."""
     share = tl.program_id(0)
     c = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = c < channels
@@ -164,9 +164,9 @@ def _spread(g, ys, outs, scales, kept, of_scale, of_shift, sums, pixels, channel
         if share == 0:
             tl.store(of_scale + e * channels + c, two, inside)
         r = tl.load(kept + (2 * e + 1) * channels + c, inside, 0.0)
-        means = means + (tl.load(kept + 2 * e * channels + c, inside, 0.0),)
-        inner = inner + (two / pixels * r,)
-        slopes = slopes + (r * tl.load(scales[e] + c, inside, 0.0),)
+        means += (tl.load(kept + 2 * e * channels + c, inside, 0.0),)
+        inner += (two / pixels * r,)
+        slopes += (r * tl.load(scales[e] + c, inside, 0.0),)
     one = one / pixels
     last = tl.minimum((share + 1) * own, pixels)
     for start in range(share * own, last, ROWS):

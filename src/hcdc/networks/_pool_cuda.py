@@ -17,7 +17,7 @@ ROWS, COLUMNS, WARPS = 64, 64, 8
 @triton.jit
 def _mean_3x3(x, out, pixels, height, width, channels, BACK: tl.constexpr, ROWS: tl.constexpr,
               COLUMNS: tl.constexpr):  # fmt: skip
-    """Means over the 3 x 3 pixels around each pixel, or (back) slopes in the pixels from those in the means."""
+    """Means over the 3 x 3 pixels around each pixel, or (back) slopes in the pixels."""
     pixel = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     i, j = pixel // width % height, pixel % width
@@ -63,6 +63,6 @@ class _Pool(torch.autograd.Function):
 
 
 def pool_3x3(x: Tensor) -> Tensor:
-    """Mean over the 3 x 3 pixels around each pixel of channels_last ``[n, c, h, w]``; first derivatives only."""
+    """Mean over 3 x 3 pixels of channels_last ``[n, c, h, w]`` without padding; first derivatives only."""
     found: Tensor = _Pool.apply(x)
     return found
