@@ -77,8 +77,8 @@ def _join(ys, plain, scales, shifts, kept, sums, total, relu, pixels, channels, 
         if share == 0:
             tl.store(kept + 2 * e * channels + c, m, inside)
             tl.store(kept + (2 * e + 1) * channels + c, r, inside)
-        means += (m,)
-        slopes += (r * tl.load(scales[e] + c, inside, 0.0),)
+        means += (m,)  # type: ignore[assignment]
+        slopes += (r * tl.load(scales[e] + c, inside, 0.0),)  # type: ignore[assignment]
         constant += tl.load(shifts[e] + c, inside, 0.0)
     last = tl.minimum((share + 1) * own, pixels)
     for start in range(share * own, last, ROWS):
@@ -164,9 +164,9 @@ def _spread(g, ys, outs, scales, kept, of_scale, of_shift, sums, pixels, channel
         if share == 0:
             tl.store(of_scale + e * channels + c, two, inside)
         r = tl.load(kept + (2 * e + 1) * channels + c, inside, 0.0)
-        means += (tl.load(kept + 2 * e * channels + c, inside, 0.0),)
-        inner += (two / pixels * r,)
-        slopes += (r * tl.load(scales[e] + c, inside, 0.0),)
+        means += (tl.load(kept + 2 * e * channels + c, inside, 0.0),)  # type: ignore[assignment]
+        inner += (two / pixels * r,)  # type: ignore[assignment]
+        slopes += (r * tl.load(scales[e] + c, inside, 0.0),)  # type: ignore[assignment]
     one = one / pixels
     last = tl.minimum((share + 1) * own, pixels)
     for start in range(share * own, last, ROWS):
