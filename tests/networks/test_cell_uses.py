@@ -41,8 +41,7 @@ def test_each_result_of_a_node_is_used_once(cell, cells, monkeypatch):
         patch.setattr(_cells, "batch_norm", lambda *given: pytest.fail("BatchNorm outside a node"))
         found = network.forward(params, None, x)
     assert torch.allclose(found, expected, rtol=1e-12)
+    given = [one for one in given if one.requires_grad]  # not zeros
     slopes = torch.autograd.grad(found.sum(), given, allow_unused=True)
-    unused = sum(slope is None for slope in slopes)
-    sources = {_cells.EDGES[edge][0] for edge in _cells.live_edges(cell)}
-    if 0 in sources:  # a node that leads nowhere is kept once, with zeros
-        assert unused == 3 * cells * len({1, 2} - sources)
+    if any(_cells.EDGES[edge][0] == 0 for edge in _cells.live_edges(cell)):
+        assert all(slope is not None for slope in slopes)
