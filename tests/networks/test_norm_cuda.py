@@ -14,8 +14,6 @@ from hcdc.networks import _norm_cuda
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SHAPES = [(8, 16, 8, 8), (3, 5, 7, 9), (2, 128, 4, 4), (5, 48, 3, 3), (1, 3, 1, 40), (64, 64, 8, 8)]
-NODES = [(1, 0, 1, 0), (2, 1, 2, 2), (3, 0, 0, 1), (0, 2, 1, 1), (0, 1, 2, 0), (0, 1, 1, 1), (1, 2, 3, 0)]
-"""BatchNorms, plain images, uses of the sum, uses of its ReLU."""
 
 
 def drawn(shape, dtype):
@@ -43,32 +41,6 @@ def test_values_and_derivatives_are_those_of_torch_in_float64(shape, dtype):
     for a, b in zip(found, expected):
         error = float((a.double() - b).detach().norm() / b.detach().norm().clamp_min(1e-9))
         assert error < (rough if a.dim() == 4 else 2e-5)
-
-
-@pytest.mark.parametrize(("normed", "plain", "totals", "relus"), NODES)
-def test_nodes_are_sums_of_batch_norms_and_plain_images(normed, plain, totals, relus):
-    """Values and derivatives, with a different slope in each use."""
-    shape = (3, 24, 5, 4)
-    generator = torch.Generator().manual_seed(0)
-    images = [torch.randn(shape, generator=generator) + 1 for _ in range(normed + plain)]
-    vectors = [torch.randn(shape[1], generator=generator) for _ in range(2 * normed)]
-    upstream = [torch.randn(shape, generator=generator) for _ in range(totals + relus)]
-
-    def torch_node(given, others, totals, relus):
-        total = sum([F.batch_norm(y, None, None, *v, training=True) for y, *v in given] + list(others))
-        return [total] * totals + [F.relu(total)] * relus
-
-    found, expected = [], []
-    for results, dtype, node in (
-        (found, torch.float32, _norm_cuda.node),
-        (expected, torch.float64, torch_node),
-    ):
-        x = [v.to(DEVICE, dtype, memory_format=torch.channels_last).requires_grad_() for v in images]
-        v = [t.to(DEVICE, dtype).requires_grad_() for t in vectors]
-        out = node(list(zip(x[:normed], v[:normed], v[normed:])), x[normed:], totals, relus)
-        results += [*out, *torch.autograd.grad(list(out), x + v, [u.to(DEVICE, dtype) for u in upstream])]
-    for a, b in zip(found, expected, strict=True):
-        assert float((a.double() - b).detach().norm() / b.detach().norm()) < 2e-5
 
 
 def test_equal_inputs_give_equal_outputs():

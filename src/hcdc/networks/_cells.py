@@ -6,9 +6,8 @@ import dataclasses
 import functools
 import importlib.util
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import Any, Self
 
 import torch
@@ -19,7 +18,6 @@ from hcdc.core.errors import InputError
 from hcdc.core.seeds import stream
 from hcdc.networks._base import Network, Params, check_lam
 from hcdc.networks._dropout import Dropout
-from hcdc.networks._matrices import _halving_matrix, _pool_matrix, _product, block_diagonal
 
 OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 """The operations an edge can have, in the benchmark's order."""
@@ -77,28 +75,11 @@ def _norm_cuda() -> Any:
     return module if module.works() else None
 
 
-@functools.cache
-def _pool_cuda() -> Any:
-    return importlib.import_module("hcdc.networks._pool_cuda")
-
-
-@functools.cache
-def _conv_cuda() -> Any:
-    return importlib.import_module("hcdc.networks._conv_cuda")
-
-
-def _by_triton(x: Tensor, *scales: Tensor) -> bool:
+def _by_triton(x: Tensor, scale: Tensor) -> bool:
     """Whether Triton's kernels support these tensors; they would compute float64 in float32."""
-    fits = x.dtype in (torch.bfloat16, torch.float32) and all(s.dtype == torch.float32 for s in scales)
-    fits = x.is_cuda and fits and x.is_contiguous(memory_format=torch.channels_last) and x.numel() < 2**31
-    return fits and _norm_cuda() is not None
-
-
-def _has_kernels(x: Tensor, weight: Tensor) -> bool:
-    """Whether Triton's kernels support this grouped convolution at stride 1."""
-    if x.dtype != torch.bfloat16 or weight.shape[0] != x.shape[1] or not _by_triton(x):
-        return False
-    return weight.shape[-1] == 3 and weight.shape[1] in _conv_cuda().WIDTHS
+    fits = x.dtype in (torch.bfloat16, torch.float32) and scale.dtype == torch.float32
+    layout = torch.channels_last
+    return x.is_cuda and fits and x.is_contiguous(memory_format=layout) and _norm_cuda() is not None
 
 
 def has_triton() -> bool:
@@ -106,19 +87,14 @@ def has_triton() -> bool:
     return _norm_cuda() is not None
 
 
-def convolve(x: Tensor, weight: Tensor, stride: int, groups: int, fused: bool = False) -> Tensor:
+def convolve(x: Tensor, weight: Tensor, stride: int, groups: int) -> Tensor:
     """Convolution that keeps the image size, or halves it, rounded up.
-
-    Fused training of lanes on CUDA has kernels of its own for some.
 
     On CUDA, grouped convolutions are fast only for 3 x 3 kernels at stride 1 with many input channels. The
     others are up to seven times faster as one convolution of all channels, with zeros between groups. Such
     a weight ``[o, c, k, k]`` may also be given.
     """
     size = weight.shape[-1]
-    if fused and groups > 1 and stride == 1 and _has_kernels(x, weight):
-        weight = weight.to(x.dtype).contiguous(memory_format=torch.channels_last)
-        return _conv_cuda().convolve_3x3(x, weight)  # type: ignore[no-any-return]
     if weight.shape[1] == x.shape[1]:
         groups = 1
     elif groups > 1 and x.is_cuda and _dense(weight.shape, stride):
@@ -129,6 +105,25 @@ def convolve(x: Tensor, weight: Tensor, stride: int, groups: int, fused: bool = 
 def _dense(shape: Sequence[int], stride: int) -> bool:
     """Whether a grouped convolution is faster as one of all channels."""
     return shape[-1] == 1 or stride > 1 or shape[1] < 16
+
+
+@functools.cache
+def _identity(size: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The identity matrix; kept for good, since recorded steps read it."""
+    return torch.eye(size, dtype=dtype).to(
+        device
+    )  # copied from the host, so ready before any stream reads it
+
+
+def block_diagonal(weight: Tensor, groups: int) -> Tensor:
+    """Kernels of a grouped convolution ``[g o, i, k, k]`` as kernels of a plain one ``[g o, g i, k, k]``.
+
+    The result is in channels_last order. One non-finite channel spoils all groups.
+    """
+    outputs, inputs, *size = weight.shape
+    rows = weight.permute(0, 2, 3, 1).reshape(groups, outputs // groups, *size, 1, inputs)
+    own = _identity(groups, weight.device, weight.dtype).view(groups, 1, 1, 1, groups, 1)
+    return (rows * own).reshape(outputs, *size, groups * inputs).permute(0, 3, 1, 2)
 
 
 def linear_lanes(params: Params, x: Tensor, lanes: int, dropout: Dropout | None) -> Tensor:
@@ -159,15 +154,45 @@ def _uniform(seed: int, name: str, shape: tuple[int, ...]) -> Tensor:
     return torch.rand(shape, generator=stream(seed, name))
 
 
+@functools.cache
+def _pool_matrix(height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The pool of an edge as a matrix ``[h w, h w]``; kept for good, since recorded steps read it."""
+    bands = []
+    for size in (height, width):
+        at = torch.arange(size)
+        bands.append((at[:, None] - at).abs() <= 1)
+    return _means(*bands).to(dtype).to(device)  # as `_identity`
+
+
+@functools.cache
+def _halving_matrix(height: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The pool of a reduction as a matrix ``[h w / 4, h w]``, sizes rounded up; kept for good."""
+    bands = []
+    for size in (height, width):
+        bands.append(torch.arange(math.ceil(size / 2))[:, None] == torch.arange(size) // 2)
+    return _means(*bands).to(dtype).to(device)
+
+
+def _means(rows: Tensor, columns: Tensor) -> Tensor:
+    """Averages over row ranges ``[a, h]`` and column ranges ``[b, w]``, as a matrix ``[a b, h w]``."""
+    one, two = (mask / mask.sum(1, keepdim=True).double() for mask in (rows, columns))
+    return torch.kron(one, two)
+
+
+def _product(matrix: Tensor, x: Tensor, height: int) -> Tensor:
+    """Apply a linear map of pixels ``[a b, h w]`` to channels_last images ``[n, c, h, w]``."""
+    n, c, h, w = x.shape
+    found: Tensor = matrix @ x.permute(0, 2, 3, 1).reshape(n, h * w, c)
+    return found.view(n, height, -1, c).permute(0, 3, 1, 2)
+
+
 def pool_3x3(x: Tensor, fused: bool) -> Tensor:
     """Mean over the 3 x 3 pixels around each pixel of ``[n, c, h, w]``; padding does not count.
 
-    Fused training on CUDA uses Triton or else a matrix product. For cells even that is several times faster
-    than torch's pool of channels_last images, although it multiplies by many zeros.
+    Fused training on CUDA uses a matrix product. For cells it is several times faster than torch's pool of
+    channels_last images, although it multiplies by many zeros.
     """
     h, w = x.shape[-2:]
-    if fused and _by_triton(x):
-        return _pool_cuda().pool_3x3(x)  # type: ignore[no-any-return]
     if not (fused and x.is_cuda) or h * w > 1024:
         return F.avg_pool2d(x, 3, stride=1, padding=1, count_include_pad=False)
     return _product(_pool_matrix(h, w, x.device, x.dtype), x, h)
@@ -181,30 +206,24 @@ def halve(x: Tensor, fused: bool) -> Tensor:
     return _product(_halving_matrix(h, w, x.device, x.dtype), x, math.ceil(h / 2))
 
 
-def _relus(x: Tensor) -> Iterator[Tensor]:
-    """The ReLU of images for any number of uses, computed at the first."""
-    yield from repeat(F.relu(x))
-
-
-Term = tuple[Tensor, str | None]
-"""Images that enter a node, and the name of the BatchNorm that they pass first, if any."""
-
-
 class _Node:
-    """A node of a cell: its images ``[n, c, h, w]`` and their ReLU, once for each use.
+    """A node of a cell: its images ``[n, c, h, w]`` and the results that its outgoing edges share."""
 
-    The uses are separate tensors where kernels add up their gradients, see `_norm_cuda.node`.
-    """
-
-    def __init__(self, totals: Iterable[Tensor], relus: Iterable[Tensor], like: Tensor, fused: bool):
-        self.totals, self.relus = iter(totals), iter(relus)
-        self.like, self.fused = like, fused
+    def __init__(self, x: Tensor, fused: bool):
+        self.x, self.fused = x, fused
+        self._relu: Tensor | None = None
         self._pool: Tensor | None = None
+
+    @property
+    def relu(self) -> Tensor:
+        if self._relu is None:
+            self._relu = F.relu(self.x)
+        return self._relu
 
     @property
     def pool(self) -> Tensor:
         if self._pool is None:
-            self._pool = pool_3x3(next(self.totals), self.fused)
+            self._pool = pool_3x3(self.x, self.fused)
         return self._pool
 
 
@@ -308,7 +327,7 @@ class CellNetwork(Network):
     def _convolutions(self) -> Iterator[tuple[str, int]]:
         """Name and operation number of each convolution in a cell."""
         for edge in range(len(EDGES)):
-            for operation in self._operations(edge):
+            for operation in KERNELS if self.cell is None else (self.cell[edge],):
                 if operation in KERNELS:
                     yield _name(edge, operation), operation
 
@@ -351,93 +370,61 @@ class CellNetwork(Network):
         if self.cell is None and self.tau:
             lam = gumbel_one_hot(lam, self.tau)
         mixture = split_edges(lam) if self.cell is None else None
-        stem = convolve(images, params["stem.weight"], 1, images.shape[1] // self.inputs)
-        node = self._join(params, [(stem, "stem")], *self._uses(0))
+        x = self._convolve(params, "stem", images, groups=images.shape[1] // self.inputs)
         for stage in range(STAGES):
             if stage:
-                node = self._reduce(params, f"reductions.{stage - 1}", node)
+                x = self._reduce(params, f"reductions.{stage - 1}", x)
             for k in range(stage * self.cells, (stage + 1) * self.cells):
-                node = self._cell(params, k, mixture, node)
-        last = self._join(params, [(next(node.totals), "last")], 0, 1)
-        return linear_lanes(params, next(last.relus).mean((-2, -1)), self.lanes, self.dropout)
+                x = self._cell(params, f"cells.{k}", mixture, x)
+        pooled = F.relu(self._norm(params, "last", x)).mean((-2, -1))
+        return linear_lanes(params, pooled, self.lanes, self.dropout)
 
     def _norm(self, params: Params, name: str, x: Tensor) -> Tensor:
         """BatchNorm with the scale and shift of this name, if ``params`` has them."""
         scale, shift = params.get(f"{name}.scale"), params.get(f"{name}.shift")
         return batch_norm(x, scale, shift, self.fused, self.reference)
 
-    def _join(self, params: Params, terms: Sequence[Term], totals: int, relus: int) -> _Node:
-        """The sum of terms as a node whose images and their ReLU are used this often."""
-        normed = [(x, params.get(f"{name}.scale"), params.get(f"{name}.shift")) for x, name in terms if name]
-        plain = [x for x, name in terms if not name]
-        scales = [scale for _, scale, _ in normed if scale is not None]
-        ours = self.fused and not self.reference and len(scales) == len(normed)
-        if ours and all(_by_triton(x, *scales) for x, _ in terms):
-            found = _norm_cuda().node(normed, plain, totals, relus)
-            return _Node(found[:totals], found[totals:], found[0], self.fused)
-        each = [self._norm(params, name, x) if name else x for x, name in terms]
-        total = each[0]
-        for term in each[1:]:
-            total = total + term
-        return _Node(repeat(total), _relus(total), total, self.fused)
+    def _convolve(
+        self, params: Params, name: str, x: Tensor, stride: int = 1, groups: int | None = None
+    ) -> Tensor:
+        """Convolution without bias that keeps the image size (or halves it, rounded up), then BatchNorm."""
+        groups = self.lanes if groups is None else groups
+        return self._norm(params, name, convolve(x, params[f"{name}.weight"], stride, groups))
 
-    def _uses(self, node: int) -> tuple[int, int]:
-        """How often a cell uses the images of a node and their ReLU; the pool's results are shared."""
+    def _reduce(self, params: Params, name: str, x: Tensor) -> Tensor:
+        main = self._convolve(params, f"{name}.first", F.relu(x), stride=2)
+        main = self._convolve(params, f"{name}.second", F.relu(main))
+        shortcut = halve(x, self.fused)  # rounds odd sizes as the convolution does
+        return main + convolve(shortcut, params[f"{name}.shortcut.weight"], 1, self.lanes)
+
+    def _cell(self, params: Params, name: str, mixture: Tensor | None, x: Tensor) -> Tensor:
         live = range(len(EDGES)) if self.cell is None else live_edges(self.cell)
-        kinds = [kind for e in live if EDGES[e][0] == node for kind in self._operations(e)]
-        totals = kinds.count(SKIP) + (POOL in kinds)
-        relus = sum(kind in KERNELS for kind in kinds)
-        return (totals, relus) if totals + relus else (1, 0)
-
-    def _uses_after(self, k: int) -> tuple[int, int]:
-        """The same for the output of cell k: the next cell, a reduction or the last BatchNorm uses it."""
-        if (k + 1) % self.cells:
-            return self._uses(0)
-        return (1, 1) if k + 1 < STAGES * self.cells else (1, 0)
-
-    def _operations(self, edge: int) -> tuple[int, ...]:
-        return (SKIP, CONV_1X1, CONV_3X3, POOL) if self.cell is None else (self.cell[edge],)
-
-    def _reduce(self, params: Params, name: str, node: _Node) -> _Node:
-        def main(part: str, x: Tensor, stride: int) -> Term:
-            weight = params[f"{name}.{part}.weight"]
-            return convolve(x, weight, stride, self.lanes, self.fused), f"{name}.{part}"
-
-        first = self._join(params, [main("first", next(node.relus), 2)], 0, 1)
-        second = main("second", next(first.relus), 1)
-        shortcut = halve(next(node.totals), self.fused)  # rounds odd sizes as the convolution does
-        shortcut = convolve(shortcut, params[f"{name}.shortcut.weight"], 1, self.lanes)
-        return self._join(params, [second, (shortcut, None)], *self._uses(0))
-
-    def _cell(self, params: Params, k: int, mixture: Tensor | None, node: _Node) -> _Node:
-        live = range(len(EDGES)) if self.cell is None else live_edges(self.cell)
-        nodes = [node]
-        for number in range(1, 4):
-            terms: list[Term] = []
+        nodes = [_Node(x, self.fused)]
+        for node in range(1, 4):
+            terms = []
             for edge, (source, target) in enumerate(EDGES):
-                if target == number and edge in live:
-                    terms += self._edge(params, f"cells.{k}", edge, mixture, nodes[source])
-            uses = self._uses(number) if number < 3 else self._uses_after(k)
-            nodes.append(self._join(params, terms or [(torch.zeros_like(node.like), None)], *uses))
-        return nodes[-1]
+                if target != node or edge not in live:
+                    continue
+                if mixture is None:
+                    assert self.cell is not None, "a network without a mixture has a cell"
+                    terms.append(self._apply(params, name, edge, self.cell[edge], nodes[source]))
+                else:
+                    terms += [
+                        mixture[edge, operation] * self._apply(params, name, edge, operation, nodes[source])
+                        for operation in (SKIP, CONV_1X1, CONV_3X3, POOL)
+                    ]
+            total = terms[0] if terms else torch.zeros_like(x)
+            for term in terms[1:]:
+                total = total + term
+            nodes.append(_Node(total, self.fused))
+        return nodes[-1].x
 
-    def _edge(
-        self, params: Params, name: str, edge: int, mixture: Tensor | None, node: _Node
-    ) -> Iterator[Term]:
-        """What an edge adds to its target."""
-        for operation in self._operations(edge):
-            x, norm = self._apply(params, f"{name}.{_name(edge, operation)}", operation, node)
-            if mixture is None:
-                yield x, norm
-            else:
-                yield mixture[edge, operation] * (self._norm(params, norm, x) if norm else x), None
-
-    def _apply(self, params: Params, name: str, operation: int, node: _Node) -> Term:
+    def _apply(self, params: Params, name: str, edge: int, operation: int, node: _Node) -> Tensor:
         if operation == SKIP:
-            return next(node.totals), None
+            return node.x
         if operation == POOL:
-            return node.pool, None
-        return convolve(next(node.relus), params[f"{name}.weight"], 1, self.lanes, self.fused), name
+            return node.pool
+        return self._convolve(params, f"{name}.{_name(edge, operation)}", node.relu)
 
 
 def _name(edge: int, operation: int) -> str:
