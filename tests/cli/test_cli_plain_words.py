@@ -66,9 +66,7 @@ def test_another_evaluation_is_not_replaced(place, capsys):
         ("--candidates", "6", "--no-rivals"),
     ):
         before = (place / "a.evaluation.json").read_text()
-        assert_refused(
-            place, files(place), *evaluate(*other), "a.evaluation.json exists and holds something else"
-        )
+        assert_refused(place, files(place), *evaluate(*other), "a.evaluation.json exists and differs")
         assert (place / "a.evaluation.json").read_text() == before
     assert evaluate("--candidates", "5", "--json", "b.json")[0] == 0
     assert evaluate("--candidates", "5", "--force")[0] == 0

@@ -39,7 +39,7 @@ def test_a_result_is_printed_beside_the_published_one(tmp_path, capsys):
     ("given", "said"),
     [
         (["graph-rank"], "result 'graph-rank' is not known; did you mean 'graphs-rank'?"),
-        ([], "which result? 'hcdc reproduce --list' shows the names"),
+        ([], "Missing the name of a result; 'hcdc reproduce --list' shows them"),
         (["filters-80", "--scale", "smal"], "did you mean 'small'?"),
         (["filters-80", "--seeds", "none"], "--seeds none: give a number"),
         (["filters-80", "--shard", "2/2"], "--shard 2/2: give I/N"),

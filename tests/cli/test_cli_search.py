@@ -89,7 +89,7 @@ def test_an_objective_brings_its_data(place, capsys):
         capsys, "plan", "--objective", "mine.py:objective", "--budget", "1h", "--json", "p.json"
     )
     assert code == 0, err
-    assert "do not use it here: full trainings are so cheap" in out
+    assert "do not search with a ladder here: full trainings are so cheap" in out
 
 
 def test_earlier_results_cost_nothing_and_a_sampler_has_a_name(place, capsys):

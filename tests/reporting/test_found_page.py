@@ -70,7 +70,10 @@ def test_the_first_box_says_what_to_use_how_sure_and_what_it_cost():
     assert "training all 812 candidates in full would take 30,856 s (8.6 h), " in told["cost"]
     assert "17.2 times as long" in told["cost"]
     warned = [text for label, text in found_lines(FOUND) if label == "warning"]
-    assert warned == ["something to know", "'copy' misjudges 'lr' beside 'short:0.1': do not choose there"]
+    assert warned == [
+        "something to know",
+        "'copy' and 'short:0.1' disagree on 'lr': do not choose by 'copy' there",
+    ]
 
 
 def test_a_verdict_names_what_is_missing():
@@ -80,16 +83,16 @@ def test_a_verdict_names_what_is_missing():
     assert "only candidate that was trained in full" in lines(rungs=few)["verdict"]
     shaky = [dataclasses.replace(FOUND.rungs[0], pays=True, note=""), *FOUND.rungs[1:]]
     verdict = lines(rungs=shaky)["verdict"]
-    assert "'copy' may have left out better ones" in verdict
+    assert "'copy' may have left out better candidates" in verdict
     assert "is uncertain (rank correlation 0.11" in verdict
     poor = lines(parts={"test": 0.7048})["verdict"]
     assert poor.startswith("do not expect its score: the test score 0.7048 lies below the interval of the")
     same = [{"config": CONFIG, "scores": [0.7162] * 3}, {"config": {}, "scores": [0.71, 0.71]}]
     assert "use it with care: seeds do not matter here" in lines(finalists=same)["verdict"]
-    assert "the choice; believe the test score" in lines(finalists=same)["verdict"]
-    assert "the choice; keep a test part" in lines(finalists=same, parts={})["verdict"]
+    assert "too high on average; believe the test score" in lines(finalists=same)["verdict"]
+    assert "too high on average; keep a test part" in lines(finalists=same, parts={})["verdict"]
     unproven = [dataclasses.replace(FOUND.rungs[0], note=""), FOUND.rungs[-1]]
-    assert lines(rungs=unproven)["verdict"].endswith("so better ones may have been left out")
+    assert lines(rungs=unproven)["verdict"].endswith("so better candidates may have been left out")
 
 
 def test_a_verdict_speaks_of_every_stand_in_that_left_somebody_out_and_of_no_other():
@@ -98,9 +101,9 @@ def test_a_verdict_speaks_of_every_stand_in_that_left_somebody_out_and_of_no_oth
     few = dataclasses.replace(short, pays=False, spearman=0.8, interval=(-1.0, 1.0))
     verdict = lines(rungs=[sure, few, full])["verdict"]
     assert "'copy' agrees with 'short:0.1'" in verdict
-    assert verdict.endswith("its agreement with 'full' is unknown, for want of audits")
+    assert verdict.endswith("its agreement with 'full' is unknown, because of too few audits")
     unmeasured = dataclasses.replace(short, pays=False, spearman=None, interval=(None, None), trust=None)
-    assert "better ones may have been left out" in lines(rungs=[unmeasured, full])["verdict"]
+    assert "better candidates may have been left out" in lines(rungs=[unmeasured, full])["verdict"]
     dropped = [dataclasses.replace(rung, pays=False, note="saves too little") for rung in (copy, short)]
     assert "left out" not in lines(rungs=[*dropped, full])["verdict"]
     everybody = dataclasses.replace(full, candidates=120)
@@ -121,7 +124,7 @@ def test_results_print_their_conclusions():
     ]  # fmt: skip
     plan = SearchPlan(budget=60.0, rungs=[RungPlan(name="full", price=2.0, candidates=9)], why="so it is")
     assert str(plan).splitlines()[0] == "rung full  9 candidates of 2 s: 18 s"
-    assert str(plan).splitlines()[-1] == "verdict    do not use it here: so it is"
+    assert str(plan).splitlines()[-1] == "verdict    do not search with a ladder here: so it is"
     trust = FOUND.trust["copy"]
     assert str(trust).splitlines()[0].split("  ")[0] == "verdict"
     assert "dimension lr" in str(trust)

@@ -97,7 +97,7 @@ def test_a_storage_refuses_an_edited_objective(clock, tmp_path, name):
         clock.spend(1.0)
         return -trial.suggest_float("a", 0, 1)
 
-    with pytest.raises(InputError, match=r"an objective with other code, .*; name another storage"):
+    with pytest.raises(InputError, match=r"an objective with different code, .*; name another storage"):
         search(objective, full(), budget=20, storage=tmp_path / name)
     assert whole.best["a"] > 0.5
 

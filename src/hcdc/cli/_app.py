@@ -144,4 +144,4 @@ def _top(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """Make a data set small enough to search on, and measure how far to trust its ranking."""
+    """Search models on cheap stand-ins for a full training, and measure how far to trust them."""

@@ -81,7 +81,7 @@ def _refuse_another(result: Path, small: hcdc.CondensedDataset, fresh: Any, seed
         if same and (rivals or not kept.rivals):
             return
     raise InputError(
-        f"{result} exists and holds something else than this command would write; name another file with "
+        f"{result} exists and differs from what this command would write; name another file with "
         "--json, or add --force"
     )
 

@@ -49,7 +49,7 @@ def report(
     searches = [found for file in files if (found := read_found(file)) is not None]
     if searches:
         if len(files) > 1:
-            raise InputError("a page is about one search, or about evaluations; give them apart")
+            raise InputError("a page shows one search, or evaluations; write a page for each search")
         write_search_report(searches[0], out, title or "What the search found", files[0].parent)
         if json_file is not None:
             write_json(json_file, searches[0].to_json())

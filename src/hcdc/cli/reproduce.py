@@ -44,7 +44,7 @@ def reproduce(
         show_list(json_file, quiet)
         return
     if name is None:
-        raise InputError("which result? 'hcdc reproduce --list' shows the names")
+        raise InputError("Missing the name of a result; 'hcdc reproduce --list' shows them")
     if name not in REPRODUCTIONS:
         raise unknown_name("result", name, REPRODUCTIONS)
     kind = REPRODUCTIONS[name]

@@ -87,7 +87,7 @@ def search(
         others |= {"--sampler": sampler, "--known": known, "--backend": backend, "--address": address}
         for flag, value in others.items():
             if value is not None:
-                raise InputError(f"{flag} {value}: {file} is searched alone; leave it out")
+                raise InputError(f"{flag} {value}: a condensed file is searched without it; leave it out")
         chosen = _copy_alone(file, model, common)
     elif dataset is None and objective is None:
         raise InputError("Missing --dataset NAME, --objective FILE.py:NAME or a condensed file")

@@ -39,7 +39,7 @@ def trust(
 ) -> None:
     """Measure how far to believe a copy or another stand-in.
 
-    A few configurations are trained in full and compared with it, overall and per dimension. Example: hcdc
+    Trains a few configurations in full and compares the results, overall and per dimension. Example: hcdc
     trust --objective train.py:objective --rung short:0.25
     """
     if objective is not None:

@@ -151,8 +151,8 @@ class Found:
             return ""
         advice = "believe the test score" if "test" in self.parts else "keep a test part"
         return (
-            f"seeds do not matter here, so the score is the best of {tried:,} on the validation rows and is "
-            f"flattered by the choice; {advice}"
+            f"seeds do not matter here, so the score is the best of {tried:,} on the validation rows, "
+            f"which makes it too high on average; {advice}"
         )
 
     @property

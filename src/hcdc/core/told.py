@@ -105,11 +105,13 @@ def _left_out(found: Found) -> list[str]:
     every = filters(found)
     sure = [rung for rung, _ in every if rung.pays and (rung.interval[0] or 0.0) > 0]
     if every and not sure:
-        return ["No stand-in was shown to rank as the next rung does, so better ones may have been left out"]
+        return [
+            "No stand-in was shown to agree with the next rung, so better candidates may have been left out"
+        ]
     agree = [f"'{rung.name}' agrees with {_against(rung)} ({_correlation(rung)})" for rung in sure]
     doubts = [
-        f"'{rung.name}' may have left out better ones: its agreement with '{above}' is "
-        + (f"uncertain ({_correlation(rung)})" if rung.measured else "unknown, for want of audits")
+        f"'{rung.name}' may have left out better candidates: its agreement with '{above}' is "
+        + (f"uncertain ({_correlation(rung)})" if rung.measured else "unknown, because of too few audits")
         for rung, above in every
         if rung not in sure
     ]
@@ -136,7 +138,9 @@ def misjudged(found: Found) -> list[str]:
     for name, trust in found.trust.items():
         wrong = [f"'{d.name}'" for d in trust.dimensions if d.verdict == "keep open"]
         if wrong:
-            told.append(f"'{name}' misjudges {listed(wrong)} beside '{trust.against}': do not choose there")
+            told.append(
+                f"'{name}' and '{trust.against}' disagree on {listed(wrong)}: do not choose by '{name}' there"
+            )
     return told
 
 
@@ -169,7 +173,7 @@ def plan_lines(plan: SearchPlan) -> Lines:
         for rung in plan.rungs
         if rung.candidates
     ]
-    verdict = "a ladder should pay here" if plan.pays else "do not use it here"
+    verdict = "a ladder should pay here" if plan.pays else "do not search with a ladder here"
     return [*lines, ("memory", f"{plan.memory_gib:.1f} GiB"), ("verdict", f"{verdict}: {plan.why}")]
 
 

@@ -127,7 +127,7 @@ def _finalists(found: Found) -> str:
         scores = ", ".join(f"{score:.4g}" for score in some["scores"])
         shown = escape(", ".join(f"{key} {_short(value)}" for key, value in some["config"].items()))
         lines.append(f"<tr><td>{shown}</td><td>{scores}</td></tr>")
-    head = "<tr><th>configuration</th><th>full scores, the first of which chose it</th></tr>"
+    head = "<tr><th>configuration</th><th>full scores (the first made it a finalist)</th></tr>"
     body = f"<thead>{head}</thead><tbody>{''.join(lines)}</tbody>"
     return f'<div class="wide"><table class="plain">{body}</table></div>'
 

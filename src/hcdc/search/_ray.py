@@ -76,7 +76,7 @@ def ray_cluster(address: str | None) -> Any:
     ray: Any = require("ray", "ray")
     if ray.is_initialized():
         if address is not None:
-            log.info("Ray runs in this process already, so address %s is not looked at", address)
+            log.info("Ray runs in this process already, so address %s is ignored", address)
     else:
         data = os.environ.get("HCDC_DATA")
         found = {"PYTHONPATH": folders()} | ({"HCDC_DATA": os.path.abspath(data)} if data else {})

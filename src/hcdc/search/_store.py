@@ -99,8 +99,9 @@ class Store:
         for key, value in records.jsonable(spec).items():
             if key == CODE and value != kept.get(key, value):
                 raise InputError(
-                    "the storage holds trials of an objective with other code, defaults or enclosed values; "
-                    "name another storage, or undo the change (or that of the version of Python) to continue"
+                    "the storage holds trials of an objective with different code, defaults or enclosed "
+                    "values; name another storage, or undo the change to continue (a new version of Python "
+                    "is a change too)"
                 )
             if key != CODE and kept.get(key) != value:
                 raise InputError(
