@@ -72,7 +72,7 @@ plt.tight_layout()"""),
     ("markdown", """\
 ## Believe the stand-in?
 
-Its audit sample was drawn at random before anything was scored, and trained in full whatever it got."""),
+Its audit sample was drawn at random before anything was scored. It is trained in full, whatever its score."""),
     ("code", """\
 for name, trust in found.trust.items():
     print(f"{name}: {trust.verdict}; {trust.why}")
