@@ -10,6 +10,7 @@ import importlib
 from collections.abc import Sequence
 
 from hcdc.cli._interrupt import one_sentence_while_loading
+from hcdc.core.threads import wait_briefly
 
 __all__ = ["main"]
 
@@ -19,6 +20,7 @@ COMMANDS = ("search", "plan", "condense", "evaluate", "trust", "inspect", "repor
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command; always raises `SystemExit`."""
+    wait_briefly()
     with one_sentence_while_loading():
         from hcdc.cli._app import run
 

@@ -35,7 +35,7 @@ def plan(
 ) -> None:
     """Say what a search would do, and whether it pays.
 
-    Times a few short trainings of your model, and nothing else. Example: hcdc plan --dataset embedded --budget 5m
+    Times a few short trainings, and nothing else. Example: hcdc plan --dataset embedded --budget 5m
     """
     from hcdc.cli._subject import chosen_subject
 
