@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
+from hcdc.cli import _clock
 from hcdc.cli._interrupt import one_sentence_while_loading
 from hcdc.core.threads import wait_briefly
 
@@ -20,6 +21,7 @@ COMMANDS = ("search", "plan", "condense", "evaluate", "trust", "inspect", "repor
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command; always raises `SystemExit`."""
+    _clock.start()
     wait_briefly()
     with one_sentence_while_loading():
         from hcdc.cli._app import run

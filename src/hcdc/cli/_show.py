@@ -145,12 +145,12 @@ def show_notes(notes: Sequence[str], quiet: bool) -> None:
 
 
 @contextmanager
-def show_progress(quiet: bool) -> Iterator[Progress]:
-    """Show a live line on a terminal, log lines elsewhere."""
+def show_progress(quiet: bool, before: float = 0.0) -> Iterator[Progress]:
+    """Show a live line on a terminal, log lines elsewhere; ``before`` are seconds that a budget includes."""
     live = sys.stderr.isatty() and not quiet
     logging.getLogger("hcdc").setLevel(logging.WARNING if live or quiet else logging.INFO)
     try:
-        yield Progress(live=live)
+        yield Progress(live=live, before=before)
     finally:
         if live:
             print("\r\x1b[2K", end="", file=sys.stderr, flush=True)

@@ -11,6 +11,7 @@ import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable, checked_device
+from hcdc.cli._clock import passed
 from hcdc.cli._interrupt import if_interrupted, kept_in, own_sentence
 from hcdc.cli._show import ask_first, last_line, quoted, say, show_progress, write_json
 from hcdc.core.errors import InputError
@@ -98,8 +99,9 @@ def search(
             **common,
         )  # fmt: skip
     say([*chosen.told, ("finished trials", kept_in(storage))], quiet)
+    before = passed()  # but not the time for an answer
     ask_first(chosen.trains, yes, quiet)
-    found = _run(chosen, storage, quiet)
+    found = _run(chosen, storage, quiet, before)
     write_json(result, found.to_json())
     say([*(("rung", _rung(rung)) for rung in found.rungs), *found_lines(found)], quiet)
     last_line(f"wrote {result}", f"hcdc report {quoted(result)} --out report.html", json_file)
@@ -131,8 +133,8 @@ def _copy_alone(file: Path, model: str | None, options: dict[str, Any]) -> Subje
     return Subject(dataclasses.replace(small, task=task), None, options, told, expected)
 
 
-def _run(chosen: Subject, storage: Path | None, quiet: bool) -> Found:
-    with own_sentence(if_interrupted(storage)), show_progress(quiet) as progress:
+def _run(chosen: Subject, storage: Path | None, quiet: bool, before: float) -> Found:
+    with own_sentence(if_interrupted(storage)), show_progress(quiet, before) as progress:
         return hcdc.search(chosen.subject, chosen.over, progress=progress, **chosen.options)
 
 

@@ -68,10 +68,12 @@ class Progress:
         count: Number of phases in the run; 0 if unknown.
         every: Seconds between two reports of a phase.
         live: Rewrite one terminal line instead of logging.
+        before: Seconds of the work that have passed, for a budget that includes them.
     """
 
-    def __init__(self, count: int = 0, every: float = 5.0, live: bool = False):
+    def __init__(self, count: int = 0, every: float = 5.0, live: bool = False, before: float = 0.0):
         self.count, self.every, self.live = count, 0.2 if live else every, live
+        self.before = before
         self.index = 0
 
     def phase(self, name: str, total: int = 1) -> Phase:

@@ -69,6 +69,7 @@ class Ladder:
         known: Full results from before the search, which cost nothing.
         sampler: Makes two thirds of the proposals in an infinite space; else they are steps from the best.
         progress: Where progress is reported.
+        before: Seconds that the search took so far, which the budget includes.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Ladder:
         sampler: Sampler | None = None,
         known: Sequence[Outcome] = (),
         progress: Progress | None = None,
+        before: float = 0.0,
     ):
         if not budget > 0:
             raise InputError(f"budget {budget:g} s: a search needs a positive number of seconds")
@@ -94,7 +96,7 @@ class Ladder:
         self.warnings: list[str] = []
         self.trials, self.failures = 0, list[str]()  # trainings on paid rungs, and why some of them failed
         self.spent: dict[str, float] = {rung.name: rung.once for rung in self.paid}
-        self.overhead, self.decisions = Overhead(self.store), 0
+        self.overhead, self.decisions = Overhead(self.store, before), 0
         self.hurried = False  # whether full trainings are quick beside decisions
         self.audits: dict[str, list[int]] = {rung.name: [] for rung in self.paid}
         self.sample: list[int] = []

@@ -14,19 +14,21 @@ class Overhead:
 
     Args:
         store: Keeps the seconds, under keys that begin with ``"overhead"``.
+        before: Seconds that the search took before its first decision: loading code, reading the data.
 
     Attributes:
         seconds: All of them so far.
     """
 
-    def __init__(self, store: Store):
+    def __init__(self, store: Store, before: float = 0.0):
         self._store, self._last = store, time.perf_counter()
-        self.seconds, self._ticks, self._pauses = 0.0, 0, 0
+        self._before = float(store.note("overhead before", before)) if before else 0.0
+        self.seconds, self._ticks, self._pauses = self._before, 0, 0
 
     @property
     def mean(self) -> float:
         """Seconds per decision."""
-        return self.seconds / max(self._ticks, 1)
+        return (self.seconds - self._before) / max(self._ticks, 1)
 
     def tick(self) -> float:
         """Count the seconds since the last call, at a decision; how many."""

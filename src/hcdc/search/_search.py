@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -88,6 +89,7 @@ def search(
     Returns:
         What was found; ``best`` holds the parameters.
     """
+    begun = time.perf_counter() - (0.0 if progress is None else progress.before)
     seconds = parse_budget(USUAL_BUDGET if budget is None else budget)
     check_seed(seed)
     if trials is not None and trials < 2:
@@ -115,11 +117,14 @@ def search(
     finished = f"found {seconds:g} s, {trials} trials, {_words(sampler)}, {_words(pruner)}"
     if (kept := store.noted(finished)) is not None:  # decisions need not be taken again
         return dataclasses.replace(Found.from_json(kept), open_studies=store.studies)
+    before = time.perf_counter() - begun - sum(rung.once for rung in problem.rungs)  # without making copies
     problem.scout(store, seed, seconds)
     outcomes = known_outcomes(earlier, problem.distributions) if earlier else []
     unread = unread_columns(earlier, problem.distributions) if earlier and problem.distributions else []
     settings = LadderSettings(candidates=trials)
-    found = Ladder(problem, seconds, seed, store, settings, asked, outcomes, progress).climb()
+    found = Ladder(
+        problem, seconds, seed, store, settings, asked, outcomes, progress, max(before, 0.0)
+    ).climb()  # fmt: skip
     found = dataclasses.replace(
         found,
         best=None if found.best is None else problem.params(found.best),
