@@ -16,7 +16,7 @@ from sklearn.linear_model import SGDClassifier
 import hcdc
 
 
-def digits() -> hcdc.FullData:
+def data() -> hcdc.FullData:
     """1,797 handwritten digits of 8 x 8 pixels, as arrays."""
     x, y = load_digits(return_X_y=True)
     return hcdc.FullData((x[:1200] / 16, y[:1200]), (x[1200:] / 16, y[1200:]))
@@ -37,5 +37,5 @@ def objective(trial, data) -> float:
 
 
 if __name__ == "__main__":
-    found = hcdc.search(objective, digits(), budget=sys.argv[1] if len(sys.argv) > 1 else "1m")
+    found = hcdc.search(objective, data(), budget=sys.argv[1] if len(sys.argv) > 1 else "1m")
     print(f"use {found.best}: accuracy {found.score}, found in {found.seconds:.0f} s")

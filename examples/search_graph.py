@@ -17,7 +17,7 @@ from torch_geometric.nn import GCNConv
 import hcdc
 
 
-def papers() -> hcdc.FullData:
+def data() -> hcdc.FullData:
     """CiteSeer, which comes with the package: 2,110 papers, their words and citations."""
     given = hcdc.data("citeseer-embedded")
     graph = Data(x=given.graph.x.to_dense(), edge_index=given.graph.edges()[0], y=given.y)
@@ -55,5 +55,5 @@ def objective(trial, data) -> float:
 
 
 if __name__ == "__main__":
-    found = hcdc.search(objective, papers(), budget=sys.argv[1] if len(sys.argv) > 1 else "2m")
+    found = hcdc.search(objective, data(), budget=sys.argv[1] if len(sys.argv) > 1 else "2m")
     print(f"use {found.best}: accuracy {found.score}, found in {found.seconds:.0f} s")

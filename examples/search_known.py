@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 
 import optuna
-from search_conditional import digits
+from search_conditional import data
 from sklearn.neural_network import MLPClassifier
 
 import hcdc
@@ -41,7 +41,7 @@ def known_results(source: str):
 
 
 if __name__ == "__main__":
-    full, budget = digits(), sys.argv[1] if len(sys.argv) > 1 else "1m"
+    full, budget = data(), sys.argv[1] if len(sys.argv) > 1 else "1m"
     known = known_results(sys.argv[2]) if len(sys.argv) > 2 else study_of_full_trainings(full, 12)
     found = hcdc.search(objective, full, known=known, budget=budget)
     print(f"use {found.best}: accuracy {found.score}, {found.full_trainings} full trainings of its own")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-from search_conditional import digits
+from search_conditional import data
 from sklearn.neural_network import MLPClassifier
 
 import hcdc
@@ -29,6 +29,6 @@ def objective(trial, data) -> float:
 
 
 if __name__ == "__main__":
-    found = hcdc.search(objective, digits(), budget=sys.argv[1] if len(sys.argv) > 1 else "1m")
+    found = hcdc.search(objective, data(), budget=sys.argv[1] if len(sys.argv) > 1 else "1m")
     pruned = found.rung("full").failed
     print(f"use {found.best}: accuracy {found.score}, {pruned} of {found.full_trainings} trainings given up")

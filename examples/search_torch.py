@@ -18,7 +18,7 @@ from torch.utils.data import TensorDataset
 import hcdc
 
 
-def digits() -> hcdc.FullData:
+def data() -> hcdc.FullData:
     """1,797 handwritten digits of 8 x 8 pixels: two thirds to train on, one third to choose by."""
     x, y = load_digits(return_X_y=True)
     images, labels = torch.tensor(x, dtype=torch.float32).view(-1, 1, 8, 8) / 16, torch.tensor(y)
@@ -50,5 +50,5 @@ def objective(trial, data) -> float:
 
 
 if __name__ == "__main__":
-    found = hcdc.search(objective, digits(), budget=sys.argv[1] if len(sys.argv) > 1 else "1m")
+    found = hcdc.search(objective, data(), budget=sys.argv[1] if len(sys.argv) > 1 else "1m")
     print(f"use {found.best}: accuracy {found.score}, found in {found.seconds:.0f} s")

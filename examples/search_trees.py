@@ -15,7 +15,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 import hcdc
 
 
-def tumours() -> hcdc.FullData:
+def data() -> hcdc.FullData:
     """569 tumours with 30 measurements each, and whether they are benign."""
     table = load_breast_cancer(as_frame=True).frame.sample(frac=1, random_state=0)
     return hcdc.FullData(table[:380], table[380:], target="target")
@@ -35,5 +35,5 @@ def objective(trial, data) -> float:
 
 
 if __name__ == "__main__":
-    found = hcdc.search(objective, tumours(), budget=sys.argv[1] if len(sys.argv) > 1 else "1m")
+    found = hcdc.search(objective, data(), budget=sys.argv[1] if len(sys.argv) > 1 else "1m")
     print(f"use {found.best}: accuracy {found.score}, found in {found.seconds:.0f} s")
