@@ -61,6 +61,17 @@ def test_subsets_keep_the_type_that_was_passed():
     assert rows["late"].value_counts().tolist() == [9, 2, 1]
 
 
+def test_what_a_trial_does_to_its_table_stays_its_own():
+    full = FullData(frame(), frame(), target="late")
+    for seed in range(2):
+        data = full.trial(seed)
+        assert data.train.pop("late").tolist() == data.val.pop("late").tolist() == Y.tolist()
+        data.train["a"] *= 2
+        assert list(data.train.columns) == ["a", "b"]
+        assert data.score(Y, values=True) == 1
+    assert full.train.equals(frame())
+
+
 def test_a_subset_of_a_graph_has_fewer_training_nodes():
     data = graph()
     full = FullData(data)

@@ -53,6 +53,10 @@ class Passed(ABC):
         """Labels ``[m]``; None if the examples have none."""
         return self.known_labels()
 
+    def own(self) -> Passed:
+        """The same examples for one trial, which may drop or change columns of a data frame."""
+        return self
+
     @abstractmethod
     def take(self, index: Index) -> Any:
         """The examples at ``index``, in the type that was passed."""
@@ -130,6 +134,11 @@ class PassedFrame(Passed):
 
     def known_labels(self) -> Labels:
         return to_numpy(self.value[self.target])
+
+    def own(self) -> Passed:
+        made = PassedFrame(self.value.copy(), self.target)
+        made.labels = self.labels  # known even if the trial drops the column
+        return made
 
     def take(self, index: Index) -> Any:
         return self.value.iloc[index]

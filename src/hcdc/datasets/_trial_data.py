@@ -113,7 +113,7 @@ class TrialData:
         if small.val is not None:
             parts["val"] = _like(full, small.val, "val")
         elif full is not None:
-            parts["val"] = full.parts["val"]
+            parts["val"] = full.parts["val"].own()
         else:
             raise InputError(
                 "this copy is scored on the real validation set, which its file does not hold; pass "
