@@ -181,6 +181,8 @@ class PassedDataset(Passed):
             return None
 
     def take(self, index: Index) -> Any:
+        if type(self.value) is TensorDataset:
+            return TensorDataset(*(_rows(tensor, index) for tensor in self.value.tensors))
         return Subset(self.value, index.tolist())
 
     def like(self, part: LabelledSet, name: str, classes: Labels | None) -> Passed:
