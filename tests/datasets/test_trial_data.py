@@ -80,10 +80,12 @@ def test_accuracy_from_logits_probabilities_labels_and_one_column():
     chances = 1 / (1 + np.exp(-LOGITS[:, 1]))
     assert data.score(LOGITS) == expected
     assert data.score(torch.from_numpy(LOGITS)) == expected
+    assert data.score(torch.from_numpy(LOGITS).bfloat16()) == expected
     assert data.score(LOGITS[:, 1]) == expected
     assert data.score(chances, probabilities=True) == expected
     assert data.score(np.stack([1 - chances, chances], 1), probabilities=True) == expected
     assert data.score(LOGITS[:, 1] > 0, values=True) == expected
+    assert data.score(probabilities=chances) == data.score(values=LOGITS[:, 1] > 0) == expected
     assert math.isnan(data.score(np.full_like(LOGITS, np.nan)))
 
 
@@ -221,6 +223,9 @@ def test_outputs_that_do_not_fit_are_refused():
         data.score(LOGITS[1:])
     with pytest.raises(InputError, match="one column per class"):
         data.score(np.zeros((50, 3)))
+    for given in ({}, {"probabilities": True, "values": True}, {"probabilities": True}, {"values": Y}):
+        with pytest.raises(InputError, match="needs the outputs once"):
+            data.score(*([LOGITS] if "values" in given else []), **given)
     with pytest.raises(InputError, match="split 'tset' is not known"):
         data.loader("tset")
     with pytest.raises(InputError, match="has 2 classes and the full data 3"):

@@ -285,7 +285,9 @@ def digest(parts: list[Passed]) -> str:
 def to_numpy(value: Any) -> NDArray[Any]:
     """Arrays, tensors, series and lists as a numpy array."""
     if isinstance(value, torch.Tensor):
-        return value.detach().cpu().numpy()
+        plain = value.detach().cpu()
+        plain = plain.float() if plain.dtype == torch.bfloat16 else plain  # numpy has no bfloat16
+        return plain.numpy()
     return np.asarray(value)
 
 
