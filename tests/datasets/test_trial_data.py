@@ -72,6 +72,11 @@ def test_loaders_shuffle_training_examples_only_and_repeat_with_the_seed():
 def test_loaders_number_named_classes():
     named = FullData((X, np.array(["b", "a"])[Y]), (X, np.array(["b", "a"])[Y]))
     assert torch.cat([y for _, y in named.trial(0).loader("val", 8)]).tolist() == (1 - Y).tolist()
+    x, y = torch.from_numpy(X), torch.from_numpy(Y.astype(np.int32)) + 3
+    from_three = FullData((x, y), (x, y)).trial(0)
+    assert torch.cat([y for _, y in from_three.loader("val", 8)]).tolist() == Y.tolist()
+    values = FullData((x, x[:, 0].double()), (x, x[:, 0].double())).trial(0)
+    assert next(iter(values.loader("val", 8)))[1].dtype == torch.float64
 
 
 def test_accuracy_from_logits_probabilities_labels_and_one_column():

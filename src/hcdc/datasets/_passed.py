@@ -351,12 +351,13 @@ def _numbers(array: Any) -> torch.Tensor:
 
 def _targets(y: Any, classes: Labels | None) -> torch.Tensor:
     """Labels as class numbers, or as floating-point values for regression."""
-    if isinstance(y, torch.Tensor):
+    if isinstance(y, torch.Tensor) and (classes is None or y.is_floating_point()):
         return y
     values = to_numpy(y)
     if classes is None:
         return torch.from_numpy(values.astype(np.float32))
-    return torch.from_numpy(np.searchsorted(classes, values).astype(np.int64))
+    numbers = torch.from_numpy(np.searchsorted(classes, values).astype(np.int64))
+    return numbers.to(y.device) if isinstance(y, torch.Tensor) else numbers
 
 
 def _dataset_labels(dataset: Any) -> Labels | None:
