@@ -90,6 +90,7 @@ def test_accuracy_from_logits_probabilities_labels_and_one_column():
     assert data.score(chances, probabilities=True) == expected
     assert data.score(np.stack([1 - chances, chances], 1), probabilities=True) == expected
     assert data.score(LOGITS[:, 1] > 0, values=True) == expected
+    assert data.score(LOGITS, probabilities=None, values=None) == expected
     assert data.score(probabilities=chances) == data.score(values=LOGITS[:, 1] > 0) == expected
     assert math.isnan(data.score(np.full_like(LOGITS, np.nan)))
 

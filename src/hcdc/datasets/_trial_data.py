@@ -277,14 +277,14 @@ class TrialData:
 
 def _outputs(outputs: Any, probabilities: Any, values: Any) -> tuple[Any, bool, bool]:
     """The outputs, and whether they are probabilities or values; either may be given in place of its flag."""
-    named = [given for given in (probabilities, values) if given is not False]
-    found = [given for given in (outputs, *named) if given is not None and given is not True]
-    if len(named) > 1 or len(found) != 1:
+    is_probable, is_value = (given is not None and given is not False for given in (probabilities, values))
+    found = [given for given in (outputs, probabilities, values) if not isinstance(given, bool | None)]
+    if (is_probable and is_value) or len(found) != 1:
         raise InputError(
             "data.score needs the outputs once, as data.score(logits), data.score(p, probabilities=True) or "
             "data.score(labels, values=True)"
         )
-    return found[0], probabilities is not False, values is not False
+    return found[0], is_probable, is_value
 
 
 def takes_weight(metric: Callable[..., float]) -> bool:
