@@ -107,8 +107,8 @@ _OBJECTIVE = (
 Objective = Annotated[MaybeText, Option(metavar="FILE.py:NAME", help=_OBJECTIVE)]
 _SAMPLER = "tpe: Optuna's sampler makes two thirds of the proposals."
 Sampler = Annotated[MaybeText, Option(metavar="tpe", help=_SAMPLER)]
-_KNOWN = "A CSV file of earlier full results, one column per parameter and 'val'. They cost nothing."
-Known = Annotated[MaybePath, Option(metavar="FILE.csv", help=_KNOWN)]
+_KNOWN = "Earlier full results: a CSV file, one column per parameter and 'val', or an Optuna journal."
+Known = Annotated[MaybePath, Option(metavar="FILE", help=_KNOWN)]
 Backend = Annotated[MaybeText, Option(metavar="ray", help="ray: run the trials of --objective on a cluster.")]
 _UNITS = "ray: run the units of work on a cluster."
 ReproductionBackend = Annotated[MaybeText, Option(metavar="ray", help=_UNITS)]

@@ -81,7 +81,7 @@ def search(
             steps from the best so far. A third is always random.
         pruner: An Optuna pruner for full trainings that report scores; by default the median rule.
         known: Earlier full results, which are then free: a CSV file with one column per parameter and ``val``
-            (higher is better), or a finished Optuna study; see `CsvTruth` and `StudyTruth`.
+            (higher is better), or a finished Optuna study or its storage; see `CsvTruth` and `StudyTruth`.
         backend: ``"ray"`` runs the trials of an objective on a Ray cluster, see `RayExecutor`.
         address: Address of the cluster; by default the one that is running, else one on this machine.
 
