@@ -1,8 +1,8 @@
 """A search in an Optuna journal: resume, links, faults, and what Optuna itself makes of it."""
 
-import importlib.util
 import json
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -274,7 +274,9 @@ def test_which_store(clock, tmp_path, monkeypatch):
         open_store("sqlite:///s.db")
     with pytest.raises(HcdcError, match="cannot be written"):
         open_store(tmp_path / "no" / "such.log")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="storage is a dict; name a file"):
+        open_store({})
+    monkeypatch.setitem(sys.modules, "optuna", None)
     assert isinstance(open_store(tmp_path / "e"), LineStore)
 
 

@@ -23,7 +23,7 @@ from hcdc.search._prepare import USUAL_BUDGET, WITH_TASK, loaded_copy, parse_bud
 from hcdc.search._ray import executor_of
 from hcdc.search._sampler import Sampler
 from hcdc.search._settings import LadderSettings
-from hcdc.search._store import CODE, Store, open_store
+from hcdc.search._store import CODE, Store, file_name, open_store
 from hcdc.spaces import Space
 from hcdc.tasks import Task
 from hcdc.truth import Truth
@@ -101,8 +101,8 @@ def search(
     if backend == "ray" and isinstance(subject, Task):
         raise InputError(WITH_TASK)
     executor = executor_of(backend, address)
-    if storage is not None and "://" not in os.fspath(storage) and (why := unwritable(storage)):
-        raise InputError(f"storage '{os.fspath(storage)}': {why}")
+    if storage is not None and (why := unwritable(file_name(storage))):
+        raise InputError(f"storage '{storage}': {why}")
     store = Store() if storage is None else open_store(storage)
     if over is None:
         small = loaded_copy(subject)  # type: ignore[arg-type]
