@@ -166,6 +166,20 @@ def test_a_full_disk_stops_with_a_sentence(place, capsys, monkeypatch):
     assert len(err.splitlines()) == 1
 
 
+def test_a_result_that_cannot_be_written_is_shown(copy, capsys, monkeypatch):
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("hcdc.cli._show.write_atomic", full)
+    for command, few in (("search", "--trials"), ("trust", "--probes")):
+        code, out, err = hcdc_run(capsys, command, "a.hcdc", few, "4", "--json", "r.json", "--yes")
+        assert (code, err.splitlines()[-1]) == (
+            2,
+            "hcdc: 'r.json' cannot be written: No space left on device",
+        )
+        assert "verdict" in out
+
+
 REFUSED = [
     (("--budget", "soon"), "budget 'soon'"),
     (("--rungs", "medium:3"), "rung 'medium:3'"),

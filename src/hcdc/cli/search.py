@@ -100,8 +100,8 @@ def search(
     say([*chosen.told, ("finished trials", kept_in(storage))], quiet)
     ask_first(chosen.trains, yes, quiet)
     found = _run(chosen, storage, quiet)
-    write_json(result, found.to_json())
     say([*(("rung", _rung(rung)) for rung in found.rungs), *found_lines(found)], quiet)
+    write_json(result, found.to_json())
     last_line(f"wrote {result}", f"hcdc report {quoted(result)} --out report.html", json_file)
 
 

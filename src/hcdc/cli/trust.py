@@ -84,8 +84,8 @@ def trust(
             dataclasses.replace(small, task=task), probes=probes, seed=seed, truth=table, device=device,
             cache=cache, progress=progress,
         )  # fmt: skip
-    write_json(result, found.to_json())
     say(trust_lines(found), quiet)
+    write_json(result, found.to_json())
     last_line(f"wrote {result}", f"hcdc search {quoted(file)} --trials 200", json_file)
 
 
@@ -119,8 +119,8 @@ def _of_objective(
         found = hcdc.trust(
             function, full, rung=rung, probes=probes, seed=seed, storage=storage, progress=progress
         )
-    write_json(result, found.to_json())
     say(trust_lines(found), quiet)
+    write_json(result, found.to_json())
     last_line(
         f"wrote {result}", f"hcdc search --objective {quoted(objective)} --rungs {quoted(rung)}", json_file
     )
