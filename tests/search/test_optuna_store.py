@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 
 import numpy as np
@@ -276,6 +277,8 @@ def test_which_store(clock, tmp_path, monkeypatch):
         open_store(tmp_path / "no" / "such.log")
     with pytest.raises(InputError, match="storage is a dict; name a file"):
         open_store({})
+    with pytest.raises(InputError, match=f"'{os.devnull}' is a device or a pipe; name a file"):
+        open_store(os.devnull)
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert isinstance(open_store(tmp_path / "e"), LineStore)
 

@@ -15,6 +15,7 @@ from typing import Any
 from hcdc.core import records
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import HcdcError, InputError
+from hcdc.core.files import is_special
 from hcdc.search._distributions import Distribution
 from hcdc.search._problem import Outcome
 
@@ -157,6 +158,8 @@ def file_name(storage: str | os.PathLike[str]) -> str:
     name = os.fspath(storage)
     if "://" in name:
         raise InputError(f"storage '{name}' is an address; name a file, e.g. search.log")
+    if is_special(name):
+        raise InputError(f"storage '{name}' is a device or a pipe; name a file, e.g. search.log")
     return name
 
 
