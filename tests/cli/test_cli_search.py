@@ -166,6 +166,22 @@ def test_a_full_disk_stops_with_a_sentence(place, capsys, monkeypatch):
     assert len(err.splitlines()) == 1
 
 
+def test_training_is_searched_on_any_data(place, capsys):
+    """By default the settings that this data reads; a table has no augmentation and its model no width."""
+    table = ("plan", "--dataset", "rows.csv", "--target", "label", "--budget", "3s", "--space")
+    code, out, err = hcdc_run(capsys, *table, "training")
+    assert code == 0, err
+    assert "lr from" in out
+    assert "augment" not in out
+    code, out, err = hcdc_run(capsys, *table, "training,settings=lr+batch")
+    assert code == 0, err
+    assert "lr from 0.001 to 1 (log); batch" in out
+    code, _, err = hcdc_run(capsys, *table, "training,settings=lr+foo")
+    assert (code, "training setting 'foo' is not known" in err) == (2, True)
+    code, _, err = hcdc_run(capsys, *table, "training,lr=2")
+    assert (code, "--space training: setting 'lr' is not known" in err) == (2, True)
+
+
 def test_a_result_that_cannot_be_written_is_shown(copy, capsys, monkeypatch):
     def full(path, content):
         raise OSError(28, "No space left on device")

@@ -72,7 +72,7 @@ _FULL_RECIPE = "Change how candidates are trained on the full data, e.g. lr=0.05
 FullRecipe = Annotated[MaybeTexts, Option(metavar=PAIR, help=_FULL_RECIPE)]
 _SPACE = (
     "What to search. Graphs: polynomial-filter (default) or gnn-zoo. Images: nasbench201, or smaller "
-    "networks with nasbench201,channels=8."
+    "networks with nasbench201,channels=8. All: training, or training,settings=lr+dropout."
 )
 SpaceName = Annotated[MaybeText, Option(metavar="NAME[,KEY=VALUE]", help=_SPACE)]
 _MODEL = (
