@@ -92,6 +92,23 @@ def test_an_objective_brings_its_data(place, capsys):
     assert "do not use it here: full trainings are so cheap" in out
 
 
+def test_an_objective_takes_a_data_set_by_name(place, capsys):
+    (place / "without_data.py").write_text(OBJECTIVE.replace("def data(", "def other("))
+    mine = ("--objective", "without_data.py:objective")
+    rows = ("--dataset", "rows.csv", "--target", "label")
+    code, out, err = hcdc_run(capsys, "search", *mine, *rows, "--budget", "1s", "--json", "r.json")
+    assert code == 0, err
+    assert "<FullData: tuple, train 72, val 24, test 24, 2 classes>" in out
+    code, _, err = hcdc_run(capsys, "trust", *mine, *rows, "--rung", "short:0.5", "--probes", "4")
+    assert code == 0, err
+    code, _, err = hcdc_run(capsys, "plan", *mine)
+    assert code == 2
+    assert "define a function data() in without_data.py" in err
+    assert "or name the data with --dataset" in err
+    code, _, err = hcdc_run(capsys, "trust", "a.hcdc", *rows)
+    assert (code, "go with --objective" in err) == (2, True)
+
+
 def test_earlier_results_cost_nothing_and_a_sampler_has_a_name(place, capsys):
     pytest.importorskip("optuna")
     (place / "known_to_me.py").write_text(OBJECTIVE)
@@ -207,13 +224,16 @@ REFUSED = [
     (("--backend", "slurm"), "--backend 'slurm' is not known; choose 'ray'"),
     (("--address", "head:1"), "--address 'head:1' is that of a Ray cluster; add --backend ray"),
     (("--backend", "ray"), "backend are for an objective of your own"),
-    (("--objective", "mine.py:objective"), "--dataset rows.csv: the file of --objective brings its own data"),
+    (
+        ("--objective", "brings.py:objective"),
+        "--dataset rows.csv: the file of --objective brings its own data",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "said"), REFUSED)
 def test_refusals_come_before_the_work(place, capsys, arguments, said):
-    (place / "mine.py").write_text(OBJECTIVE)
+    (place / "brings.py").write_text(OBJECTIVE)
     before = files(place)
     assert_refused(place, before, *search(capsys, "--quiet", *arguments), said)
 

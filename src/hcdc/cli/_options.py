@@ -102,7 +102,7 @@ _RUNGS = "Stand-ins, cheapest first: subset:0.1,short:0.25 (shares) or short:3 (
 Rungs = Annotated[MaybeText, Option(help=_RUNGS)]
 _OBJECTIVE = (
     "Search your own function objective(trial, data); a function data() in the same file returns the "
-    "hcdc.FullData."
+    "hcdc.FullData, unless --dataset names the data."
 )
 Objective = Annotated[MaybeText, Option(metavar="FILE.py:NAME", help=_OBJECTIVE)]
 _SAMPLER = "tpe: Optuna's sampler makes two thirds of the proposals."
