@@ -92,6 +92,23 @@ def test_an_objective_brings_its_data(place, capsys):
     assert "do not search with a ladder here: full trainings are so cheap" in out
 
 
+def test_an_objective_takes_a_data_set_by_name(place, capsys):
+    (place / "without_data.py").write_text(OBJECTIVE.replace("def data(", "def other("))
+    mine = ("--objective", "without_data.py:objective")
+    rows = ("--dataset", "rows.csv", "--target", "label")
+    code, out, err = hcdc_run(capsys, "search", *mine, *rows, "--budget", "1s", "--json", "r.json")
+    assert code == 0, err
+    assert "<FullData: tuple, train 72, val 24, test 24, 2 classes>" in out
+    code, _, err = hcdc_run(capsys, "trust", *mine, *rows, "--rung", "short:0.5", "--probes", "4")
+    assert code == 0, err
+    code, _, err = hcdc_run(capsys, "plan", *mine)
+    assert code == 2
+    assert "define a function data() in without_data.py" in err
+    assert "or name the data with --dataset" in err
+    code, _, err = hcdc_run(capsys, "trust", "a.hcdc", *rows)
+    assert (code, "go with --objective" in err) == (2, True)
+
+
 def test_earlier_results_cost_nothing_and_a_sampler_has_a_name(place, capsys):
     pytest.importorskip("optuna")
     (place / "known_to_me.py").write_text(OBJECTIVE)
@@ -166,6 +183,36 @@ def test_a_full_disk_stops_with_a_sentence(place, capsys, monkeypatch):
     assert len(err.splitlines()) == 1
 
 
+def test_training_is_searched_on_any_data(place, capsys):
+    """By default the settings that this data reads; a table has no augmentation and its model no width."""
+    table = ("plan", "--dataset", "rows.csv", "--target", "label", "--budget", "3s", "--space")
+    code, out, err = hcdc_run(capsys, *table, "training")
+    assert code == 0, err
+    assert "lr from" in out
+    assert "augment" not in out
+    code, out, err = hcdc_run(capsys, *table, "training,settings=lr+batch")
+    assert code == 0, err
+    assert "lr from 0.001 to 1 (log); batch" in out
+    code, _, err = hcdc_run(capsys, *table, "training,settings=lr+foo")
+    assert (code, "training setting 'foo' is not known" in err) == (2, True)
+    code, _, err = hcdc_run(capsys, *table, "training,lr=2")
+    assert (code, "--space training: setting 'lr' is not known" in err) == (2, True)
+
+
+def test_a_result_that_cannot_be_written_is_shown(copy, capsys, monkeypatch):
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("hcdc.cli._show.write_atomic", full)
+    for command, few in (("search", "--trials"), ("trust", "--probes")):
+        code, out, err = hcdc_run(capsys, command, "a.hcdc", few, "4", "--json", "r.json", "--yes")
+        assert (code, err.splitlines()[-1]) == (
+            2,
+            "hcdc: 'r.json' cannot be written: No space left on device",
+        )
+        assert "verdict" in out
+
+
 REFUSED = [
     (("--budget", "soon"), "budget 'soon'"),
     (("--rungs", "medium:3"), "rung 'medium:3'"),
@@ -177,13 +224,16 @@ REFUSED = [
     (("--backend", "slurm"), "--backend 'slurm' is not known; choose 'ray'"),
     (("--address", "head:1"), "--address 'head:1' is that of a Ray cluster; add --backend ray"),
     (("--backend", "ray"), "backend are for an objective of your own"),
-    (("--objective", "mine.py:objective"), "--dataset rows.csv: the file of --objective brings its own data"),
+    (
+        ("--objective", "brings.py:objective"),
+        "--dataset rows.csv: the file of --objective brings its own data",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "said"), REFUSED)
 def test_refusals_come_before_the_work(place, capsys, arguments, said):
-    (place / "mine.py").write_text(OBJECTIVE)
+    (place / "brings.py").write_text(OBJECTIVE)
     before = files(place)
     assert_refused(place, before, *search(capsys, "--quiet", *arguments), said)
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from hcdc.core.files import atomic_path, locked, write_atomic
+from hcdc.core.files import atomic_path, locked, unwritable, write_atomic
 
 
 def test_write_atomic_writes_text_and_bytes_and_makes_the_folder(tmp_path):
@@ -40,6 +40,22 @@ def test_the_new_content_appears_only_at_the_end(tmp_path):
         assert target.read_text() == "old"
     assert target.read_text() == "new"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_pipes_and_links_are_written_to_and_stay(tmp_path):
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "file"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert unwritable(pipe) == ""
+    write_atomic(pipe, "text")
+    assert os.read(reader, 10) == b"text"
+    os.close(reader)
+    assert pipe.is_fifo()
+    file.write_text("old")
+    link.symlink_to(file)
+    write_atomic(link, "new")
+    assert link.is_symlink()
+    assert file.read_text() == "new"
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077])

@@ -54,11 +54,23 @@ def test_subsets_keep_the_type_that_was_passed():
     assert isinstance(tensors.subset(0.5)[0], torch.Tensor)
     dataset = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
     part = FullData(dataset, dataset).subset(0.1)
-    assert isinstance(part, Subset)
-    assert sorted(int(y) for _, y in part) == [0] * 9 + [1] * 2 + [2]
+    assert sorted(part.tensors[1].tolist()) == [0] * 9 + [1] * 2 + [2]
+    read = FullData(Unlabelled(), Unlabelled()).subset(0.1)
+    assert (type(read), len(read)) == (Subset, 12)
     rows = FullData(frame(), frame(), target="late").subset(0.1)
     assert list(rows.columns) == ["a", "b", "late"]
     assert rows["late"].value_counts().tolist() == [9, 2, 1]
+
+
+def test_what_a_trial_does_to_its_table_stays_its_own():
+    full = FullData(frame(), frame(), target="late")
+    for seed in range(2):
+        data = full.trial(seed)
+        assert data.train.pop("late").tolist() == data.val.pop("late").tolist() == Y.tolist()
+        data.train["a"] *= 2
+        assert list(data.train.columns) == ["a", "b"]
+        assert data.score(Y, values=True) == 1
+    assert full.train.equals(frame())
 
 
 def test_a_subset_of_a_graph_has_fewer_training_nodes():

@@ -72,6 +72,11 @@ def test_loaders_shuffle_training_examples_only_and_repeat_with_the_seed():
 def test_loaders_number_named_classes():
     named = FullData((X, np.array(["b", "a"])[Y]), (X, np.array(["b", "a"])[Y]))
     assert torch.cat([y for _, y in named.trial(0).loader("val", 8)]).tolist() == (1 - Y).tolist()
+    x, y = torch.from_numpy(X), torch.from_numpy(Y.astype(np.int32)) + 3
+    from_three = FullData((x, y), (x, y)).trial(0)
+    assert torch.cat([y for _, y in from_three.loader("val", 8)]).tolist() == Y.tolist()
+    values = FullData((x, x[:, 0].double()), (x, x[:, 0].double())).trial(0)
+    assert next(iter(values.loader("val", 8)))[1].dtype == torch.float64
 
 
 def test_accuracy_from_logits_probabilities_labels_and_one_column():
@@ -80,10 +85,13 @@ def test_accuracy_from_logits_probabilities_labels_and_one_column():
     chances = 1 / (1 + np.exp(-LOGITS[:, 1]))
     assert data.score(LOGITS) == expected
     assert data.score(torch.from_numpy(LOGITS)) == expected
+    assert data.score(torch.from_numpy(LOGITS).bfloat16()) == expected
     assert data.score(LOGITS[:, 1]) == expected
     assert data.score(chances, probabilities=True) == expected
     assert data.score(np.stack([1 - chances, chances], 1), probabilities=True) == expected
     assert data.score(LOGITS[:, 1] > 0, values=True) == expected
+    assert data.score(LOGITS, probabilities=None, values=None) == expected
+    assert data.score(probabilities=chances) == data.score(values=LOGITS[:, 1] > 0) == expected
     assert math.isnan(data.score(np.full_like(LOGITS, np.nan)))
 
 
@@ -221,6 +229,9 @@ def test_outputs_that_do_not_fit_are_refused():
         data.score(LOGITS[1:])
     with pytest.raises(InputError, match="one column per class"):
         data.score(np.zeros((50, 3)))
+    for given in ({}, {"probabilities": True, "values": True}, {"probabilities": True}, {"values": Y}):
+        with pytest.raises(InputError, match="needs the outputs once"):
+            data.score(*([LOGITS] if "values" in given else []), **given)
     with pytest.raises(InputError, match="split 'tset' is not known"):
         data.loader("tset")
     with pytest.raises(InputError, match="has 2 classes and the full data 3"):

@@ -86,6 +86,23 @@ def test_a_study_from_an_earlier_search(clock):
 
 
 @pytest.mark.usefixtures("quick")
+def test_a_storage_of_an_earlier_search_or_study(clock, tmp_path):
+    optuna = pytest.importorskip("optuna")
+    journal, database = tmp_path / "first.log", f"sqlite:///{tmp_path / 'study.db'}"
+    first = search(bowl(clock), full(), budget=60, seed=5, storage=journal)
+    study = optuna.create_study(study_name="mine", storage=database, direction="maximize")
+    study.add_trials([t for t in first.study.trials if t.user_attrs["repeat"] == 0])
+    for known in (journal, str(journal), database):
+        found = search(bowl(clock), full(), budget=20, known=known)
+        assert found.curve[0][1] == study.best_value
+    optuna.create_study(study_name="other", storage=database)
+    with pytest.raises(InputError, match=r"holds 2 studies \(mine, other\); pass one"):
+        search(bowl(clock), full(), budget=20, known=database)
+    with pytest.raises(InputError, match="the storage 'nosql://x' cannot be read"):
+        search(bowl(clock), full(), budget=20, known="nosql://x")
+
+
+@pytest.mark.usefixtures("quick")
 def test_texts_become_the_parameters_that_are_read(clock, tmp_path):
     path = tmp_path / "e.csv"
     path.write_text("n,kind,flag,z,val\n3,b,True,,0.9\n1,a,False,0.5,0.1\n")

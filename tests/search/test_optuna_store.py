@@ -1,8 +1,9 @@
 """A search in an Optuna journal: resume, links, faults, and what Optuna itself makes of it."""
 
-import importlib.util
 import json
 import math
+import os
+import sys
 
 import numpy as np
 import pytest
@@ -274,7 +275,11 @@ def test_which_store(clock, tmp_path, monkeypatch):
         open_store("sqlite:///s.db")
     with pytest.raises(HcdcError, match="cannot be written"):
         open_store(tmp_path / "no" / "such.log")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="storage is a dict; name a file"):
+        open_store({})
+    with pytest.raises(InputError, match=f"'{os.devnull}' is a device or a pipe; name a file"):
+        open_store(os.devnull)
+    monkeypatch.setitem(sys.modules, "optuna", None)
     assert isinstance(open_store(tmp_path / "e"), LineStore)
 
 

@@ -40,6 +40,15 @@ def test_tpe_learns_from_the_outcomes():
     assert len(Sampler("tpe", 0).propose("full", outcomes, dists, 50, 0.0)) == 8
 
 
+def test_a_grid_of_optuna_proposes_its_points(clock):
+    grid = optuna.samplers.GridSampler({"x": [-0.5, 0.3], "y": [0.01, 0.1]})
+    found = search(bowl(clock), full(), budget=40, sampler=grid)
+    assert found.best["x"] == 0.3
+    other = optuna.samplers.GridSampler({"z": [1]})
+    with pytest.raises(InputError, match=r"sampler GridSampler cannot propose here \(ValueError"):
+        search(bowl(clock), full(), budget=40, sampler=other)
+
+
 def test_conditional_parameters_are_left_out_of_proposals(clock):
     def objective(trial, data):
         clock.spend(2.0 * data.epochs(10) * len(data.train[1]) / 1000)

@@ -55,7 +55,7 @@ def test_a_task_and_a_space_are_searched_within_the_budget(task, monkeypatch):
 def test_a_ready_copy_is_a_rung(task, tmp_path, monkeypatch):
     priced(monkeypatch)
     path = small(task).save(tmp_path / "a.hcdc")
-    found = hcdc.search(task, task.space(), budget="5m", copies=[path])
+    found = hcdc.search(task, task.space(), budget="5m", copies=path)  # one is as good as a list
     assert {rung.name for rung in found.rungs} == {"copy", "short:0.1", "full"}
     assert found.rung("copy").candidates > 0
     assert found.rung("copy").file == str(path)

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from hcdc.core.errors import InputError
 from hcdc.core.ranks import spearman
 from hcdc.datasets import data
-from hcdc.spaces import Finite, GNNZoo, NASBench201, PolynomialFilter, operations
+from hcdc.spaces import Finite, GNNZoo, GraphNAS, NASBench201, PolynomialFilter, operations
 from hcdc.tasks import GraphTask, ImageTask, TableTask
 from hcdc.training.free import FreeScore, free_names, free_score, free_scores, register_free, untrained
 from hcdc.training.free._maps import entropy, gain
@@ -123,6 +123,16 @@ def test_naswot_counts_a_shared_relu_once_per_layer(digits):
 
     found = [value("naswot", candidate(digits, lambda config, s=s: Two(s))) for s in (False, True)]
     assert found[0] == found[1]
+
+
+def test_naswot_compares_nodes_not_edges():
+    """Attention has leaky ReLUs over edges, which are no units of an example."""
+    shape = {"heads1": 2, "hidden1": 4, "heads2": 1}
+    kinds = {"attention": "gat", "aggregator": "sum", "activation": "relu"}
+    config = {**shape, **{f"{name}{layer}": kind for name, kind in kinds.items() for layer in (1, 2)}}
+    task = GraphTask(data("embedded"))
+    found = free_scores(task, GraphNAS(), [config, {**config, "attention1": "const"}], ["naswot"])["naswot"]
+    assert np.isfinite(found).all()
 
 
 def test_synflow_by_finite_differences(digits):

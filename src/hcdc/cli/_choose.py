@@ -8,21 +8,24 @@ from typing import Any
 from hcdc.cli._arguments import settings
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.datasets import Dataset
-from hcdc.spaces import Space, from_spec
-from hcdc.tasks import task_class, task_for
+from hcdc.spaces import Space, Training, from_spec
+from hcdc.tasks import Task, task_class, task_for
 from hcdc.truth import BENCHMARKS, NASBench201Table, TableTruth
 
 
 def task_and_space(
     data: Dataset, space: str | None, setting: str | None, model: str | None
 ) -> tuple[Any, Space]:
-    """The task for the data, and its search space; some tasks have only one."""
+    """The task for the data, and its search space; some tasks have only one, beside their training."""
     form = task_class(data.kind)
-    if not form.spaces and space is not None:
+    training = (space or "").partition(",")[0] == Training.name
+    if not form.spaces and space is not None and not training:
         raise InputError(
             f"--space {space}: '{data.name}' is {data.words}, which has its own space; leave it out"
         )
     task: Any = task_for(data, setting=setting, model=model)
+    if space is not None and training:
+        return task, _training(space, task)
     return task, _space(space or form.spaces[0]) if form.spaces else task.space()
 
 
@@ -40,6 +43,18 @@ def _space(text: str) -> Space:
                 f"--space {name}: {key} must be {wanted.__name__}, as in {key}={usual[key]}, got {value!r}"
             )
     return from_spec({"name": name, **given})
+
+
+def _training(text: str, task: Task) -> Training:
+    """``training``: the usual settings that the task reads; or ``training,settings=lr+dropout``."""
+    given = settings(text.split(",")[1:], "--space", "--space training,settings=lr+dropout")
+    for key in given.keys() - {"settings"}:
+        raise unknown_name("--space training: setting", key, ["settings"])
+    if given:
+        return Training(str(given["settings"]).split("+"))
+    usual = Training()
+    unread = usual.unread(task.reads(usual), task.training)
+    return Training([d.name for d in usual.dimensions() if d.name not in unread])
 
 
 def check_image_flags(data: Dataset, **given: object) -> None:

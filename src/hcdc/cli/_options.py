@@ -72,7 +72,7 @@ _FULL_RECIPE = "Change how candidates are trained on the full data, e.g. lr=0.05
 FullRecipe = Annotated[MaybeTexts, Option(metavar=PAIR, help=_FULL_RECIPE)]
 _SPACE = (
     "What to search. Graphs: polynomial-filter (default) or gnn-zoo. Images: nasbench201, or smaller "
-    "networks with nasbench201,channels=8."
+    "networks with nasbench201,channels=8. All: training, or training,settings=lr+dropout."
 )
 SpaceName = Annotated[MaybeText, Option(metavar="NAME[,KEY=VALUE]", help=_SPACE)]
 _MODEL = (
@@ -102,13 +102,13 @@ _RUNGS = "Stand-ins, cheapest first: subset:0.1,short:0.25 (shares) or short:3 (
 Rungs = Annotated[MaybeText, Option(help=_RUNGS)]
 _OBJECTIVE = (
     "Search your own function objective(trial, data); a function data() in the same file returns the "
-    "hcdc.FullData."
+    "hcdc.FullData, unless --dataset names the data."
 )
 Objective = Annotated[MaybeText, Option(metavar="FILE.py:NAME", help=_OBJECTIVE)]
 _SAMPLER = "tpe: Optuna's sampler makes two thirds of the proposals."
 Sampler = Annotated[MaybeText, Option(metavar="tpe", help=_SAMPLER)]
-_KNOWN = "A CSV file of earlier full results, one column per parameter and 'val'. They cost nothing."
-Known = Annotated[MaybePath, Option(metavar="FILE.csv", help=_KNOWN)]
+_KNOWN = "Earlier full results: a CSV file, one column per parameter and 'val', or an Optuna journal."
+Known = Annotated[MaybePath, Option(metavar="FILE", help=_KNOWN)]
 Backend = Annotated[MaybeText, Option(metavar="ray", help="ray: run the trials of --objective on a cluster.")]
 _UNITS = "ray: run the units of work on a cluster."
 ReproductionBackend = Annotated[MaybeText, Option(metavar="ray", help=_UNITS)]

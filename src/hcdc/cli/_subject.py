@@ -14,6 +14,7 @@ from hcdc.core.plugins import load_attribute
 from hcdc.core.progress import duration
 from hcdc.core.records import device_name
 from hcdc.search import USUAL_BUDGET, parse_budget, prepare
+from hcdc.tasks import task_for
 from hcdc.truth import Truth
 
 
@@ -55,17 +56,12 @@ def chosen_subject(
     subject: Any
     over: Any
     if objective is not None:
-        given: dict[str, object] = {
-            "--dataset": dataset,
-            "--space": space,
-            "--model": model,
-            "--setting": setting,
-        }
-        given |= {"--target": target, "--truth": truth, "--truth-dataset": truth_dataset}
+        given: dict[str, object] = {"--space": space, "--model": model, "--setting": setting}
+        given |= {"--truth": truth, "--truth-dataset": truth_dataset}
         for flag, value in given.items():
             if value is not None:
-                raise InputError(f"{flag} {value}: the file of --objective brings its own data; leave it out")
-        subject, over = loaded_objective(objective)
+                raise InputError(f"{flag} {value}: this is for a task; leave it out with --objective")
+        subject, over = loaded_objective(objective, dataset, target, split_seed)
         told: list[tuple[str, object]] = [("objective", objective), ("data", repr(over))]
     elif dataset is None:
         raise InputError("Missing --dataset NAME or --objective FILE.py:NAME")
@@ -85,19 +81,34 @@ def chosen_subject(
     return Subject(subject, over, options, told, seconds if table is None else 0.0)
 
 
-def loaded_objective(text: str) -> tuple[Any, hcdc.FullData]:
-    """The objective ``FILE.py:NAME`` and what ``data()`` in the same file returns."""
+def loaded_objective(
+    text: str, dataset: str | None = None, target: str | None = None, split_seed: int = 0
+) -> tuple[Any, hcdc.FullData]:
+    """The objective ``FILE.py:NAME``, and what ``data()`` in the same file returns, else the data set."""
     function = load_attribute(text)
     place = text.rpartition(":")[0]
     try:
         make = load_attribute(f"{place}:data")
     except InputError as error:
+        if dataset is not None:
+            return function, _full_data(dataset, target, split_seed)
         raise InputError(
-            f"--objective {text}: define a function data() in {place} that returns hcdc.FullData(train, val)"
+            f"--objective {text}: define a function data() in {place} that returns "
+            "hcdc.FullData(train, val), or name the data with --dataset"
         ) from error
-    full = make()
+    for flag, value in (("--dataset", dataset), ("--target", target)):
+        if value is not None:
+            raise InputError(f"{flag} {value}: the file of --objective brings its own data; leave it out")
+    full = make() if callable(make) else make
     if not isinstance(full, hcdc.FullData):
         raise InputError(
             f"--objective {text}: data() in {place} returned {type(full).__name__}; return hcdc.FullData"
         )
     return function, full
+
+
+def _full_data(dataset: str, target: str | None, split_seed: int) -> hcdc.FullData:
+    """A data set for an objective: arrays (tables), torch Datasets (images) or PyG Data (graphs)."""
+    task = task_for(hcdc.data(dataset, target=target, seed=split_seed))
+    parts = {"train": task.train, "val": task.val, "test": task.test}
+    return hcdc.FullData(**{name: part.as_passed(name) for name, part in parts.items() if part is not None})

@@ -49,8 +49,8 @@ def plan(
     say([line for line in chosen.told if line[0] != "rungs"], quiet)
     with show_progress(quiet):
         found = hcdc.plan(chosen.subject, chosen.over, **chosen.options)
+    say(plan_lines(found), quiet)
     if json_file is not None:
         write_json(json_file, found.to_json())
-    say(plan_lines(found), quiet)
     following = "the same flags with 'hcdc search'" if found.pays else "see the verdict"
     last_line("nothing written" if json_file is None else f"wrote {json_file}", following, json_file)

@@ -102,8 +102,8 @@ def search(
     before = passed()  # but not the time for an answer
     ask_first(chosen.trains, yes, quiet)
     found = _run(chosen, storage, quiet, before)
-    write_json(result, found.to_json())
     say([*(("rung", _rung(rung)) for rung in found.rungs), *found_lines(found)], quiet)
+    write_json(result, found.to_json())
     last_line(f"wrote {result}", f"hcdc report {quoted(result)} --out report.html", json_file)
 
 

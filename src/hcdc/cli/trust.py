@@ -22,6 +22,9 @@ from hcdc.core.told import trust_lines
 def trust(
     file: given.TrustedFile = None,
     objective: given.Objective = None,
+    dataset: given.SearchedData = None,
+    target: given.Target = None,
+    split_seed: given.SplitSeed = 0,
     rung: given.Rung = "subset:0.1",
     probes: given.TrustProbes = 12,
     truth: given.Truth = None,
@@ -47,8 +50,11 @@ def trust(
         for flag, value in others.items():
             if value is not None:
                 raise InputError(f"{flag} {value}: it does not go with --objective; leave it out")
-        _of_objective(objective, rung, probes, storage, yes, seed, json_file, quiet)
+        data = dataset, target, split_seed
+        _of_objective(objective, data, rung, probes, storage, yes, seed, json_file, quiet)
         return
+    if dataset is not None or target is not None:
+        raise InputError("--dataset and --target go with --objective; a copy names its data itself")
     if storage is not None:
         raise InputError(f"--storage {storage}: it goes with --objective; a copy has --cache")
     if file is None:
@@ -84,13 +90,14 @@ def trust(
             dataclasses.replace(small, task=task), probes=probes, seed=seed, truth=table, device=device,
             cache=cache, progress=progress,
         )  # fmt: skip
-    write_json(result, found.to_json())
     say(trust_lines(found), quiet)
+    write_json(result, found.to_json())
     last_line(f"wrote {result}", f"hcdc search {quoted(file)} --trials 200", json_file)
 
 
 def _of_objective(
     objective: str,
+    data: tuple[str | None, str | None, int],
     rung: str,
     probes: int,
     storage: Path | None,
@@ -107,7 +114,7 @@ def _of_objective(
     check_writable("--json", result)
     check_writable("--storage", storage)
     check_apart(("--storage", storage), ("--json", result))
-    function, full = loaded_objective(objective)
+    function, full = loaded_objective(objective, *data)
     told: list[tuple[str, object]] = [("objective", objective), ("data", repr(full)), ("stand-in", rung)]
     expected = 0.0
     if not yes and not quiet:
@@ -119,8 +126,8 @@ def _of_objective(
         found = hcdc.trust(
             function, full, rung=rung, probes=probes, seed=seed, storage=storage, progress=progress
         )
-    write_json(result, found.to_json())
     say(trust_lines(found), quiet)
+    write_json(result, found.to_json())
     last_line(
         f"wrote {result}", f"hcdc search --objective {quoted(objective)} --rungs {quoted(rung)}", json_file
     )

@@ -17,7 +17,7 @@ except ImportError:  # pragma: no cover - not POSIX
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; rename it to ``path`` if the block succeeds, else remove it."""
-    target = Path(path)
+    target = Path(path).resolve()  # a link stays one
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     os.close(handle)
@@ -35,9 +35,18 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_atomic(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Write a file atomically."""
+    """Write a file atomically; devices and pipes, such as ``/dev/stdout``, are written to, not replaced."""
+    data = content.encode() if isinstance(content, str) else content
+    if is_special(path):
+        Path(path).write_bytes(data)
+        return
     with atomic_path(path) as temporary:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        temporary.write_bytes(data)
+
+
+def is_special(path: str | os.PathLike[str]) -> bool:
+    """Whether this is a device or a pipe."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def unwritable(path: str | os.PathLike[str]) -> str:
@@ -46,6 +55,8 @@ def unwritable(path: str | os.PathLike[str]) -> str:
     folder = place.resolve().parent
     if place.is_dir():
         return "this is a folder; name a file"
+    if is_special(place):
+        return "" if os.access(place, os.W_OK) else "no permission to write there; choose another place"
     if not folder.is_dir():
         return f"the folder '{folder}' does not exist; create it first"
     try:

@@ -152,7 +152,7 @@ class FullData:
                 out wherever less than the whole is trained.
             draw: Decides which examples.
         """
-        parts = dict(self.parts)
+        parts = {name: part.own() for name, part in self.parts.items()}
         if fraction < 1 or effort is not None:
             parts.pop("test", None)
         if fraction < 1:

@@ -53,6 +53,10 @@ class Passed(ABC):
         """Labels ``[m]``; None if the examples have none."""
         return self.known_labels()
 
+    def own(self) -> Passed:
+        """The same examples for one trial, which may drop or change columns of a data frame."""
+        return self
+
     @abstractmethod
     def take(self, index: Index) -> Any:
         """The examples at ``index``, in the type that was passed."""
@@ -131,6 +135,11 @@ class PassedFrame(Passed):
     def known_labels(self) -> Labels:
         return to_numpy(self.value[self.target])
 
+    def own(self) -> Passed:
+        made = PassedFrame(self.value.copy(), self.target)
+        made.labels = self.labels  # known even if the trial drops the column
+        return made
+
     def take(self, index: Index) -> Any:
         return self.value.iloc[index]
 
@@ -172,6 +181,8 @@ class PassedDataset(Passed):
             return None
 
     def take(self, index: Index) -> Any:
+        if type(self.value) is TensorDataset:
+            return TensorDataset(*(_rows(tensor, index) for tensor in self.value.tensors))
         return Subset(self.value, index.tolist())
 
     def like(self, part: LabelledSet, name: str, classes: Labels | None) -> Passed:
@@ -274,7 +285,9 @@ def digest(parts: list[Passed]) -> str:
 def to_numpy(value: Any) -> NDArray[Any]:
     """Arrays, tensors, series and lists as a numpy array."""
     if isinstance(value, torch.Tensor):
-        return value.detach().cpu().numpy()
+        plain = value.detach().cpu()
+        plain = plain.float() if plain.dtype == torch.bfloat16 else plain  # numpy has no bfloat16
+        return plain.numpy()
     return np.asarray(value)
 
 
@@ -338,12 +351,13 @@ def _numbers(array: Any) -> torch.Tensor:
 
 def _targets(y: Any, classes: Labels | None) -> torch.Tensor:
     """Labels as class numbers, or as floating-point values for regression."""
-    if isinstance(y, torch.Tensor):
+    if isinstance(y, torch.Tensor) and (classes is None or y.is_floating_point()):
         return y
     values = to_numpy(y)
     if classes is None:
         return torch.from_numpy(values.astype(np.float32))
-    return torch.from_numpy(np.searchsorted(classes, values).astype(np.int64))
+    numbers = torch.from_numpy(np.searchsorted(classes, values).astype(np.int64))
+    return numbers.to(y.device) if isinstance(y, torch.Tensor) else numbers
 
 
 def _dataset_labels(dataset: Any) -> Labels | None:

@@ -113,7 +113,7 @@ class TrialData:
         if small.val is not None:
             parts["val"] = _like(full, small.val, "val")
         elif full is not None:
-            parts["val"] = full.parts["val"]
+            parts["val"] = full.parts["val"].own()
         else:
             raise InputError(
                 "this copy is scored on the real validation set, which its file does not hold; pass "
@@ -206,7 +206,7 @@ class TrialData:
     # --- the score ----------------------------------------------------------------------------------------
 
     def score(
-        self, outputs: Any, *, probabilities: bool = False, values: bool = False, split: str = "val"
+        self, outputs: Any = None, *, probabilities: Any = False, values: Any = False, split: str = "val"
     ) -> float:
         """The number to return; higher is better.
 
@@ -216,8 +216,9 @@ class TrialData:
         Args:
             outputs: Outputs for ``data.val``, in its order: logits ``[m, classes]``, or ``[m]`` for two
                 classes; values ``[m]`` for regression. For a graph, one row per node or per validation node.
-            probabilities: The outputs are probabilities.
-            values: The outputs are predicted labels (regression: values, which is the default there).
+            probabilities: The outputs are probabilities; or the probabilities, in place of ``outputs``.
+            values: The outputs are predicted labels (regression: values, which is the default there); or the
+                labels, in place of ``outputs``.
             split: ``"test"`` scores ``data.test``: it is shown with the result and never used to choose.
         """
         part = self._parts.get(split)
@@ -228,6 +229,7 @@ class TrialData:
             raise InputError(
                 "data.score needs labels, but the examples are not pairs (x, y); return a value of your own"
             )
+        outputs, probabilities, values = _outputs(outputs, probabilities, values)
         found = part.rows(to_numpy(outputs))
         if len(found) != len(y):
             raise InputError(f"data.score got {len(found)} outputs for {len(y)} examples of data.{split}")
@@ -271,6 +273,18 @@ class TrialData:
             logs = np.log(np.maximum(table, 1e-12)) if probabilities else log_softmax(table, axis=1)
             return _mean(logs[np.arange(len(y)), index], weight)
         return _share(table.argmax(1) == index, weight)
+
+
+def _outputs(outputs: Any, probabilities: Any, values: Any) -> tuple[Any, bool, bool]:
+    """The outputs, and whether they are probabilities or values; either may be given in place of its flag."""
+    is_probable, is_value = (given is not None and given is not False for given in (probabilities, values))
+    found = [given for given in (outputs, probabilities, values) if not isinstance(given, bool | None)]
+    if (is_probable and is_value) or len(found) != 1:
+        raise InputError(
+            "data.score needs the outputs once, as data.score(logits), data.score(p, probabilities=True) or "
+            "data.score(labels, values=True)"
+        )
+    return found[0], is_probable, is_value
 
 
 def takes_weight(metric: Callable[..., float]) -> bool:

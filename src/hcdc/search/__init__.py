@@ -10,6 +10,7 @@ from types import ModuleType
 from hcdc.core.found import Found, RungReport, SearchCost
 from hcdc.core.planned import RungPlan, SearchPlan
 from hcdc.datasets import FullData, TrialData
+from hcdc.search import searchers
 from hcdc.search._dimensions import described, from_dimension, to_dimension
 from hcdc.search._distributions import (
     CategoricalDistribution,
@@ -74,6 +75,7 @@ __all__ = [
     "ray_cluster",
     "ray_task",
     "search",
+    "searchers",
     "to_dimension",
     "to_optuna",
     "trust",

@@ -7,24 +7,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from hcdc.core.configs import Config
-from hcdc.core.errors import InputError
+from hcdc.core.errors import InputError, require
 from hcdc.search._distributions import CategoricalDistribution, Distribution, IntDistribution
+from hcdc.search._optuna import PREFIX
 from hcdc.search._problem import Outcome
+from hcdc.search._store import holds
 from hcdc.search._trial import told
 from hcdc.truth import CsvTruth, ListedTruth, StudyTruth
 
 
 def known_results(known: Any, fingerprint: str) -> ListedTruth:
-    """Earlier full results: a list of them, a CSV file or an Optuna study.
+    """Earlier full results: a list of them, a CSV file, an Optuna study or the storage that holds one.
 
     Args:
-        known: The results. A study of an earlier search must be that of its full rung.
+        known: The results. A study of an earlier search must be that of its full rung; of a storage of an
+            earlier search that one is read.
         fingerprint: What the full data is known by.
     """
     if isinstance(known, ListedTruth):
         return known
     if isinstance(known, (str, os.PathLike)):
-        return CsvTruth(known)
+        if not _is_storage(os.fspath(known)):
+            return CsvTruth(known)
+        known = _stored(os.fspath(known))
     if hasattr(known, "trials") and hasattr(known, "directions"):
         tags = [known.user_attrs.get(key) for key in ("rung", "data")]
         if tags not in ([None, None], ["full", fingerprint]):
@@ -34,8 +39,36 @@ def known_results(known: Any, fingerprint: str) -> ListedTruth:
             )
         return StudyTruth(known)
     raise InputError(
-        f"known is a {type(known).__name__}; pass a CSV file, an Optuna study, a StudyTruth or a CsvTruth"
+        f"known is a {type(known).__name__}; pass a CSV file, an Optuna study or its storage, a StudyTruth "
+        "or a CsvTruth"
     )
+
+
+def _is_storage(name: str) -> bool:
+    """Whether a text is the address of an Optuna storage, or names a journal file."""
+    if "://" in name or not os.path.isfile(name):
+        return "://" in name
+    with open(name, "rb") as handle:
+        return holds(handle.readline(), "op_code")
+
+
+def _stored(name: str) -> Any:
+    """The study of the full trainings in a storage, or the only study."""
+    optuna = require("optuna", "hpo")
+    try:
+        storage: Any = name
+        if "://" not in name:
+            storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(name))
+        names = optuna.get_all_study_names(storage)
+    except Exception as error:  # whatever a database says
+        raise InputError(f"the storage '{name}' cannot be read: {' '.join(str(error).split())}") from error
+    full = [some for some in names if some == PREFIX + "full"] or names
+    if len(full) != 1:
+        raise InputError(
+            f"the storage '{name}' holds {len(names)} studies ({', '.join(names[:5])}); pass one, e.g. "
+            "optuna.load_study(study_name=NAME, storage=STORAGE)"
+        )
+    return optuna.load_study(study_name=full[0], storage=storage)
 
 
 def known_outcomes(results: ListedTruth, distributions: Mapping[str, Distribution]) -> list[Outcome]:

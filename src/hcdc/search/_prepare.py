@@ -72,6 +72,8 @@ def prepare(
     check_seed(seed)
     if isinstance(rungs, str):
         rungs = [name.strip() for name in rungs.split(",")]
+    if isinstance(copies, (CondensedDataset, str, os.PathLike)):
+        copies = [copies]
     if not isinstance(over, Space):
         if truth is not None:
             raise InputError(

@@ -69,10 +69,13 @@ class Sampler:
         found: list[Config] = []
         while len(found) < count and (len(found) < FEWEST or time.perf_counter() < begun + seconds):
             reseed(sampler, derive(self._seed, "sampler", rung, len(outcomes), len(found)) % 2**32)
-            trial = study.ask(asked)
-            study.tell(
-                trial, state=optuna.trial.TrialState.FAIL
-            )  # not pending: the next is asked as if first
+            try:
+                trial = study.ask(asked)
+            except Exception as error:  # whatever a sampler says of these parameters
+                why = f"{type(error).__name__}: {error}"
+                raise InputError(f"sampler {type(sampler).__name__} cannot propose here ({why})") from error
+            # not pending, so the next is asked as if first; `tell` would let a finished grid stop the study
+            study._storage.set_trial_state_values(trial._trial_id, optuna.trial.TrialState.FAIL)
             found.append(dict(trial.params))
         return found
 

@@ -24,7 +24,7 @@ from hcdc.search._prepare import USUAL_BUDGET, WITH_TASK, loaded_copy, parse_bud
 from hcdc.search._ray import executor_of
 from hcdc.search._sampler import Sampler
 from hcdc.search._settings import LadderSettings
-from hcdc.search._store import CODE, Store, open_store
+from hcdc.search._store import CODE, Store, file_name, open_store
 from hcdc.spaces import Space
 from hcdc.tasks import Task
 from hcdc.truth import Truth
@@ -82,7 +82,7 @@ def search(
             steps from the best so far. A third is always random.
         pruner: An Optuna pruner for full trainings that report scores; by default the median rule.
         known: Earlier full results, which are then free: a CSV file with one column per parameter and ``val``
-            (higher is better), or a finished Optuna study; see `CsvTruth` and `StudyTruth`.
+            (higher is better), or a finished Optuna study or its storage; see `CsvTruth` and `StudyTruth`.
         backend: ``"ray"`` runs the trials of an objective on a Ray cluster, see `RayExecutor`.
         address: Address of the cluster; by default the one that is running, else one on this machine.
 
@@ -103,8 +103,8 @@ def search(
     if backend == "ray" and isinstance(subject, Task):
         raise InputError(WITH_TASK)
     executor = executor_of(backend, address)
-    if storage is not None and "://" not in os.fspath(storage) and (why := unwritable(storage)):
-        raise InputError(f"storage '{os.fspath(storage)}': {why}")
+    if storage is not None and (why := unwritable(file_name(storage))):
+        raise InputError(f"storage '{storage}': {why}")
     store = Store() if storage is None else open_store(storage)
     if over is None:
         small = loaded_copy(subject)  # type: ignore[arg-type]

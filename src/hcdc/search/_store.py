@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
+import importlib
 import itertools
 import json
 import math
@@ -15,6 +15,7 @@ from typing import Any
 from hcdc.core import records
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import HcdcError, InputError
+from hcdc.core.files import is_special
 from hcdc.search._distributions import Distribution
 from hcdc.search._problem import Outcome
 
@@ -138,9 +139,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     A new file is an Optuna journal where Optuna is installed, unless its name ends in ``.jsonl``; without
     Optuna it holds JSON lines, unless its name ends in ``.log`` or ``.journal``.
     """
-    name = os.fspath(path)
-    if "://" in name:
-        raise InputError(f"storage '{name}' is an address; name a file, e.g. search.log")
+    name = file_name(path)
     from hcdc.search._optuna_store import OptunaStore
 
     first = b""
@@ -149,9 +148,28 @@ def open_store(path: str | os.PathLike[str]) -> Store:
             first = handle.readline()
     if holds(first, "op_code") or name.endswith(OPTUNA_SUFFIXES):
         return OptunaStore(path)
-    installed = importlib.util.find_spec("optuna") is not None
-    lines = holds(first, "event") or name.endswith(".jsonl") or not installed
+    lines = holds(first, "event") or name.endswith(".jsonl") or not _optuna_installed()
     return LineStore(path) if lines else OptunaStore(path)
+
+
+def file_name(storage: str | os.PathLike[str]) -> str:
+    """The file that a storage names; refuses what is no file."""
+    if not isinstance(storage, (str, os.PathLike)):
+        raise InputError(f"storage is a {type(storage).__name__}; name a file, e.g. search.log")
+    name = os.fspath(storage)
+    if "://" in name:
+        raise InputError(f"storage '{name}' is an address; name a file, e.g. search.log")
+    if is_special(name):
+        raise InputError(f"storage '{name}' is a device or a pipe; name a file, e.g. search.log")
+    return name
+
+
+def _optuna_installed() -> bool:
+    try:
+        importlib.import_module("optuna")
+    except ImportError:
+        return False
+    return True
 
 
 def holds(line: bytes, key: str) -> bool:

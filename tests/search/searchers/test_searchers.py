@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
+import sys
 from pathlib import Path
 from statistics import mean
 
@@ -27,6 +29,9 @@ def quadratic(config):
 
 def test_all_are_registered():
     assert set(SEARCHERS) >= {*PLAIN, "hypergradient", "gdas", "darts-pt", "darts-pt-small"}
+    code = "import hcdc; print(hcdc.search.searchers.Grid.name)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert told.stdout == "grid\n", told.stderr
 
 
 # --- known optima -----------------------------------------------------------------------------------------

@@ -45,7 +45,8 @@ class Watched:
     Attributes:
         inputs: ``[n, ...]``.
         outputs: Logits ``[n, classes]``.
-        relus: Outputs of each ReLU ``[n, ...]``, and how many convolutions and linear layers read it.
+        relus: Outputs of each ReLU ``[n, ...]``, and how many convolutions and linear layers read it; without
+            ReLUs over edges.
         blocks: Feature maps ``[n, c, h, w]`` between blocks, first to last: every path from the inputs to the
             outputs leads through them (so a residual block is one block), and at least one weighted layer
             lies between two of them. Activations belong to the next block.
@@ -62,7 +63,7 @@ def watch(forward: Callable[[Tensor], Tensor], inputs: Tensor) -> Watched:
     x = inputs.detach().requires_grad_()
     with torch.enable_grad(), _Watch() as seen:
         outputs = forward(x)
-    relus = [(relu, seen.readers[id(relu)]) for relu in seen.relus]
+    relus = [(relu, seen.readers[id(relu)]) for relu in seen.relus if len(relu) == len(x)]
     maps = {m.grad_fn._sequence_nr(): m for m in seen.maps if m.grad_fn is not None}
     return Watched(x, outputs, relus, _blocks(outputs, maps))
 
