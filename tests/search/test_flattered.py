@@ -8,6 +8,7 @@ from scipy import stats
 from tests.search.clocks import full
 
 from hcdc import FullData
+from hcdc.core.found import Found, RungReport
 from hcdc.core.told import found_lines
 from hcdc.search import search
 from hcdc.search._intervals import mean_interval
@@ -92,3 +93,20 @@ def test_standard_errors_of_scores():
         math.sqrt(np.mean(RNG.choice(y[100:200] ** 2, 100))) for _ in range(2000)
     ]  # a bootstrap of the RMSE of predicting 0
     assert values.errors[values.score(np.zeros(100))] == pytest.approx(np.std(spread), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("scores", "begins"),
+    [
+        ([[0.9, 0.9]], "a fresh seed gave the same score; if that is no chance, the score"),
+        ([[0.9, 0.9], [0.8, 0.8]], "seeds do not matter here, so the score"),
+        ([[0.9, 0.9, 0.9]], "seeds do not matter here, so the score"),
+        ([[0.9, 0.9], [0.8, 0.7]], ""),
+    ],
+)
+def test_one_pair_of_equal_scores_may_be_chance(scores, begins):
+    finalists = [{"config": {"x": k}, "scores": some} for k, some in enumerate(scores)]
+    rung = RungReport(name="full", candidates=7, seconds=7.0)
+    found = Found(best={"x": 0}, score=0.9, finalists=finalists, rungs=[rung])
+    assert found.flattered.startswith(begins)
+    assert bool(found.flattered) == bool(begins)

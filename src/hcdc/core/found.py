@@ -94,7 +94,8 @@ class Found:
 
     Attributes:
         best: The configuration to use.
-        score: Its full score, from a training with a fresh seed that chose nothing; None if there was none.
+        score: Its full score, from a training that chose nothing: one with a fresh seed, or the only full
+            one. None if there was none.
         interval: 90 % interval of its expected full score, over seeds and, where ``data.score`` gave the
             score, over validation rows; luck of the choice in these rows is not removed.
         finalists: The candidates that were trained again, with all their full scores.
@@ -145,14 +146,20 @@ class Found:
 
         Then trainings with fresh seeds repeat the scores by which the winner was chosen.
         """
-        runs = [set(one["scores"]) for one in self.finalists if len(one["scores"]) > 1]
+        runs = [one["scores"] for one in self.finalists if len(one["scores"]) > 1]
         tried = self.rungs[-1].candidates if self.rungs else 0
-        if tried < 2 or not runs or any(len(scores) > 1 for scores in runs):
+        if tried < 2 or not runs or any(len(set(scores)) > 1 for scores in runs):
             return ""
+        chance = sum(len(scores) - 1 for scores in runs) == 1  # two accuracies may be equal by chance
+        why = (
+            "a fresh seed gave the same score; if that is no chance,"
+            if chance
+            else "seeds do not matter here, so"
+        )
         advice = "believe the test score" if "test" in self.parts else "keep a test part"
         return (
-            f"seeds do not matter here, so the score is the best of {tried:,} on the validation rows, "
-            f"which makes it too high on average; {advice}"
+            f"{why} the score is the best of {tried:,} on the validation rows, which makes it too high on "
+            f"average; {advice}"
         )
 
     @property

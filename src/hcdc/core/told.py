@@ -60,7 +60,8 @@ def score_text(found: Found) -> str:
     low, high = found.interval
     between = "" if low is None else f" (90 % interval {figure(low)} to {figure(high)})"
     parts = "".join(f", {name} {figure(value)}" for name, value in found.parts.items())
-    return f"{figure(found.score)}{between}, from a fresh full training{parts}"
+    which = "a fresh full training" if found.finalists else "its only full training"
+    return f"{figure(found.score)}{between}, from {which}{parts}"
 
 
 def stand_ins(found: Found) -> list[RungReport]:

@@ -27,7 +27,8 @@ def found_figures(found: Found) -> list[tuple[str, str, Any]]:
 def _curve_caption(found: Found) -> str:
     caption = "Best full score so far against total time, audits and overhead included."
     if found.score is not None:
-        caption += " The black dot is the winner's score from a training with a fresh seed."
+        which = "a training with a fresh seed" if found.finalists else "the only full training"
+        caption += f" The black dot is the winner's score from {which}."
     if count := len(random_curve(found)):
         caption += (
             " Dashed: what full trainings of random candidates alone should reach in the same seconds. They "
@@ -90,7 +91,7 @@ def draw_curve(found: Found) -> Any:
         low, high = found.interval
         if low is not None and high is not None:
             axes.plot([found.seconds] * 2, [low, high], color=BLACK, linewidth=1.5)
-        axes.plot(found.seconds, found.score, "o", color=BLACK, label="fresh score of the winner")
+        axes.plot(found.seconds, found.score, "o", color=BLACK, label="score of the winner")
     axes.set_xlim(left=0)
     axes.set_xlabel("seconds, everything included")
     axes.set_ylabel("best full score so far")

@@ -18,11 +18,12 @@ def first_full(ladder: Ladder) -> bool:
     Without a full training its price follows from the share of a cheaper rung. That is too much where a trial
     costs as much on less data, or where a few candidates were expensive. So the best candidate that seems
     affordable by its own seconds climbs alone. What it took on two rungs tells the fixed part of a price.
+    Nothing is kept back for a second full training then: one chooses nothing, so its score can be reported.
     """
     board, full, lowest, prices = ladder.board, ladder.full, ladder.paid[0], ladder.prices
     if board.outcomes[full.name] or lowest is full:
         return False
-    scores = board.scores(lowest.name)
+    ladder.alone, scores = True, board.scores(lowest.name)
     seen = np.flatnonzero(np.isfinite(scores))
     for index in seen[np.argsort(-scores[seen], kind="stable")].tolist():
         for rung in ladder.paid[1:]:
@@ -33,8 +34,9 @@ def first_full(ladder: Ladder) -> bool:
             ladder.dropped.pop(rung.name, None)
             ladder.evaluate(rung, [index])
         if board.outcomes[full.name]:
-            return True
-    return False
+            break
+    ladder.alone = False
+    return bool(board.outcomes[full.name])
 
 
 def started(ladder: Ladder) -> bool:

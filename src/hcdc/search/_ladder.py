@@ -97,6 +97,7 @@ class Ladder:
         self.trials, self.failures = 0, list[str]()  # trainings on paid rungs, and why some of them failed
         self.spent: dict[str, float] = {rung.name: rung.once for rung in self.paid}
         self.overhead, self.decisions = Overhead(self.store, before), 0
+        self.alone = False  # whether only one full training fits, so nothing is kept back for another
         self.hurried = False  # whether full trainings are quick beside decisions
         self.audits: dict[str, list[int]] = {rung.name: [] for rung in self.paid}
         self.sample: list[int] = []
@@ -134,9 +135,9 @@ class Ladder:
         """Seconds at which the last candidate must have ended: first scores leave the reserve alone."""
         if repeat == 2:
             return max(LAST * self.budget, self.seconds + TRIFLE * self.budget)
-        if repeat:
+        if repeat or self.alone:
             return OVER * self.budget
-        thinking = 4 * self.overhead.mean  # of the decisions that are still to come
+        thinking = 4 * self.overhead.mean if self.curve else 0.0  # to come, but a full score comes first
         return OVER * self.budget - thinking - self.reserve()
 
     def decide(self) -> np.random.Generator:

@@ -33,6 +33,8 @@ def summary(ladder: Ladder) -> Found:
         why = f"the budget did not allow one full training{seemed}"
         warnings.append(f"{why}; this is the best on a cheaper rung")
     last = ladder.repeats.get(best, {}).get(2) if best is not None else None
+    if last is None and len(only := [o for o in outcomes.values() if o.complete]) == 1 and not only[0].known:
+        (last,) = only  # it chose nothing
     if last is None:
         warnings.append("the budget left no room to train the winner again, so it has no fresh score")
     runs = {i: [outcomes[i].score, *(o.score for o in some.values())] for i, some in ladder.repeats.items()}
