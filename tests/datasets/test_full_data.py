@@ -154,3 +154,9 @@ def test_fingerprints_tell_content_apart():
 def test_refusals_are_sentences(make, text):
     with pytest.raises(InputError, match=text):
         make()
+
+
+@pytest.mark.parametrize("count", ["x", 0, 2.0])
+def test_a_number_of_classes_is_whole(count):
+    with pytest.raises(InputError, match=r"num_classes .*: give a whole number, 1 or more"):
+        FullData((np.eye(2), np.arange(2)), (np.eye(2), np.arange(2)), num_classes=count)

@@ -146,3 +146,9 @@ def fails_in_full(trial, data):
     if len(data.train[1]) == len(X):
         raise ValueError("no")
     return trial.suggest_float("x", 0, 1)
+
+
+@pytest.mark.parametrize("probes", ["a", 5.5, True])
+def test_probes_are_a_whole_number(probes):
+    with pytest.raises(InputError, match=r"probes .*: give a whole number"):
+        hcdc.trust(objective(0.01), full(), rung="subset:0.1", probes=probes)

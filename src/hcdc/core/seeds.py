@@ -21,10 +21,15 @@ def derive(seed: int, role: str, *keys: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
+def check_whole(name: str, value: object, least: int) -> None:
+    """Refuse what is not a whole number of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise InputError(f"{name} {value!r}: give a whole number, {least} or more")
+
+
 def check_seed(seed: object) -> None:
     """Refuse a seed that is not a whole number, 0 or more."""
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
-        raise InputError(f"seed {seed!r}: give a whole number, 0 or more")
+    check_whole("seed", seed, 0)
 
 
 def stream(seed: int, role: str, *keys: object) -> torch.Generator:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hcdc.core.errors import InputError
-from hcdc.core.seeds import derive, numpy_stream
+from hcdc.core.seeds import check_whole, derive, numpy_stream
 from hcdc.datasets._passed import Index, Labels, Passed, digest, passed
 from hcdc.datasets._trial_data import Effort, TrialData
 
@@ -66,6 +66,8 @@ class FullData:
             if not len(part):
                 raise InputError(f"{name} is empty; each part needs at least one example")
         self.metric, self.target = metric, target
+        if num_classes is not None:
+            check_whole("num_classes", num_classes, 1)
         self.classes = self._classes(num_classes)
 
     @property

@@ -14,7 +14,7 @@ from hcdc.core.configs import Config
 from hcdc.core.errors import InputError
 from hcdc.core.progress import Progress, usual_progress
 from hcdc.core.recipe import Recipe
-from hcdc.core.seeds import check_seed, derive, numpy_stream
+from hcdc.core.seeds import check_seed, check_whole, derive, numpy_stream
 from hcdc.core.trusted import Trust
 from hcdc.datasets import CondensedDataset, FullData
 from hcdc.evaluation import checked_judges, task_of
@@ -71,6 +71,7 @@ def trust(
         Agreement overall, among survivors and per dimension, with intervals and a verdict.
     """
     check_seed(seed)
+    check_whole("probes", probes, 0)
     if probes < FEWEST:
         raise InputError(
             f"probes {probes}: at least {FEWEST} are needed for an interval, and 12 to trust a stand-in"
