@@ -140,6 +140,11 @@ class Variant:
     planned: dict[str, Any] = field(default_factory=dict)
     task: type[GraphTask] = GraphTask
 
+    def told(self) -> dict[str, Any]:
+        """What differs from the base, for a unit: another difference is another unit."""
+        task = {} if self.task is GraphTask else {"task": self.task.__name__}
+        return {**self.options, **self.planned, **task}
+
 
 def _set(choice: str, words: str, **options: Any) -> Variant:
     return Variant(choice, words, options)
@@ -219,7 +224,7 @@ class Ablations(Reproduction):
     def units(self, seeds: Sequence[int]) -> list[Unit]:
         check_names("--set variants", self.variants, VARIANTS)
         return [
-            self.unit(seed, dataset=dataset, size=size, variant=variant)
+            self.unit(seed, dataset=dataset, size=size, variant=variant, changes=VARIANTS[variant].told())
             for seed in seeds
             for dataset, size in graph_sizes(self.graphs)
             for variant in self.variants
