@@ -125,6 +125,9 @@ def test_records_of_one_setting_are_shown():
     found = [folds(0, 2, "a"), folds(1, 2, "b"), folds(2, 2, "b"), {"protocol": "cross-validation"}]
     assert [r["seed"] for r in own("cross-validation", found)] == [1, 2]
     assert own("cross-validation", []) == []
+    other = folds(3, 2, "c")
+    other["unit"]["dataset"] = "digits"
+    assert [r["seed"] for r in own("cross-validation", [*found, other])] == [1, 2, 3]
 
 
 def test_a_result_has_its_own_table_and_figure(tmp_path):
@@ -148,7 +151,7 @@ def test_a_result_has_its_own_table_and_figure(tmp_path):
 
 def test_the_tables_are_of_results_that_exist():
     assert set(TABLED) <= set(REPRODUCTIONS)
-    own = (f"reproduced-{name}" for name in (*TABLED, "images-rank"))
+    own = (f"reproduced-{name}" for name in (*TABLED, "images-rank", "images-rank-small"))
     assert set(REPRODUCED_TABLES) == {"standings", "reproductions", *own}
 
 

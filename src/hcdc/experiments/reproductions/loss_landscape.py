@@ -109,9 +109,10 @@ class LossLandscape(Reproduction):
         for lam, loss, up in zip(r["tangents"], r["tangent_loss"], r["hypergradient"]):
             side = np.array([-0.35, 0.35])
             axes.plot(lam + side, loss + up * side, color="#7B3FA0", linestyle="--")
+            axes.plot([lam], [loss], color="#7B3FA0", marker="o", markersize=5)
         axes.set_xlabel("lambda, log10 of the penalty")
         axes.set_ylabel("validation loss at the optimal theta")
-        axes.set_title("validation loss, hypergradients dashed", fontsize=10)
+        axes.set_title("validation loss; dashed: slope by the hypergradient at the dot", fontsize=10)
         axes.legend(fontsize=8, frameon=False)
         plain(axes)
         return figure

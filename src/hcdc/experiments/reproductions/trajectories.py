@@ -80,9 +80,10 @@ class Paths(Filters80):
             axes.scatter(*paths[:, 0, :2].T, s=18, facecolors="none", edgecolors="#1a1a1a", label="start")
             axes.scatter(*paths[:, -1, :2].T, s=22, color="#1a1a1a", label="end")
             axes.legend(frameon=False, fontsize=8)
-            axes.set_title("{}, {} nodes, {} copy".format(*graph), fontsize=10)
+            title = "{}, {} nodes, {} copy, seed {}".format(*graph, record["unit"]["seed"])
+            axes.set_title(title, fontsize=10)
             axes.set_xlabel("lambda 1, weight of L")
-            axes.set_ylabel("lambda 2, weight of 2 / lmax L - I")
+            axes.set_ylabel("lambda 2, weight of 2 L / lmax - I")
             plain(axes)
         return figure
 
