@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import hcdc
+from hcdc.experiments.reproductions._frame import Work
 from hcdc.experiments.reproductions._run import key
 from hcdc.experiments.reproductions.ablations import (
     BASE,
@@ -78,6 +79,14 @@ def test_every_variant_changes_one_plan(tmp_path):
     changed = [(v.options, v.planned, v.task) for name, v in VARIANTS.items() if name != "base"]
     assert all(options or planned or task is not GraphTask for options, planned, task in changed)
     assert all(BASE.get(key) != value for options, _, _ in changed for key, value in options.items())
+
+
+def test_probes_come_with_their_own_settings():
+    what, work = Ablations(graphs=("embedded:12",)), Work()
+    units = {unit["variant"]: unit for unit in what.units([100])}
+    assert what.planned(units["probes-5"], work).meta["val_method"] == "probes"
+    assert units["probes-5"]["changes"] == {"probes": 5, "val_method": "probes"}
+    assert what.planned(units["base"], work).meta["settings"]["val"]["trajectories"] == 16
 
 
 def test_units_hold_what_a_variant_changes(monkeypatch):
