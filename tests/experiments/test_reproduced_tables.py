@@ -147,6 +147,9 @@ def test_a_result_has_its_own_table_and_figure(tmp_path):
     zoo = [{"protocol": "gnn-zoo", "space": {"name": "gnn-zoo"}, "seed": 1}]
     rows = {row[0]: row for row in body(listing_table(zoo))}
     assert (rows["`gnn-zoo`"][-1], rows["`nasbench-graph`"][-1]) == ("1, 1 seed", "none")
+    paths = [{"protocol": "trajectories", "unit": {"seed": seed}} for seed in (1, 2)]
+    rows = {row[0]: row for row in body(listing_table(paths))}
+    assert rows["`trajectories`"][-1] == "2, 2 seeds"
 
 
 def test_the_tables_are_of_results_that_exist():
