@@ -279,8 +279,9 @@ def listing_table(found: Sequence[Record]) -> str:
     rows = []
     for name, kind in sorted(REPRODUCTIONS.items()):
         mine = [r for r in found if kind.owns(r)]
-        given = (r.get("seed", r.get("unit", {}).get("seed")) for r in mine)
-        seeds = {seed for seed in given if seed is not None}
+        # where records do not name their seed, their units do
+        seeds = {r["seed"] for r in mine if "seed" in r} or {r["unit"]["seed"] for r in mine if "unit" in r}
+        seeds -= {None}
         told = f"{len(mine)}" + (f", {len(seeds)} seed{'s' if len(seeds) > 1 else ''}" if seeds else "")
         rows.append([
             f"`{name}`", kind.label, kind.title, kind.scales["small"].takes, told if mine else "none",
