@@ -53,3 +53,9 @@ def test_a_panel_shows_means_and_says_of_how_many_seeds():
     table = what.table(found)
     assert [row[4] for row in table.rows] == ["60", "60"]
     assert "one seed" in what.draw(found[:2]).axes[0].get_title()
+
+
+def test_a_copy_that_is_made_too_late_has_no_incumbent_at_the_seconds_of_the_original():
+    late = record(0, "copy", [1.0], [0.5], [0.2], condensing=60.0)
+    rows = GraphNASCurve().table([late, record(0, "whole", [5.0], [0.5], [0.3])]).rows
+    assert [row[-2] for row in rows] == ["none yet", "30.0 (1)"]

@@ -194,7 +194,8 @@ class GraphNASCurve(Reproduction):
                         graph, SEARCHERS[name], PLACES[place], str(len(own[0]["scores"])), steps(own[0]),
                         mean_text([r["condense_seconds"] for r in own], 0),
                         mean_text([float(np.mean(r["trial_seconds"])) for r in own], 2),
-                        mean_text(last, 1), mean_text(equal, 1), "a figure",
+                        mean_text(last, 1), "none yet" if np.isnan(equal).all() else mean_text(equal, 1),
+                        "a figure",
                     ])  # fmt: skip
         notes = [
             "the paper has ogbn-arxiv alone, whose features cannot be had here; other graphs stand in for it",
@@ -205,9 +206,11 @@ class GraphNASCurve(Reproduction):
     def draw(self, found: Sequence[Record]) -> Any:
         """One panel per graph: means over seeds."""
         shown = by_graph(found)
-        figure = new_figure(0.8 + 4.2 * len(shown), 4.2)
+        columns = min(2, len(shown))
+        rows = math.ceil(len(shown) / columns)
+        figure = new_figure(0.8 + 4.2 * columns, 4.2 * rows)
         for k, (graph, records) in enumerate(shown.items(), 1):
-            axes = figure.add_subplot(1, len(shown), k)
+            axes = figure.add_subplot(rows, columns, k)
             for place, words in PLACES.items():
                 for name in self.searchers:
                     own = [curve(r) for r in records if (r["label"], r["place"]) == (name, place)]
