@@ -1,6 +1,5 @@
 """``gnn-transfer``: a way to condense whose networks are never trained."""
 
-from hcdc.experiments.reproductions import gnn_transfer
 from hcdc.experiments.reproductions._frame import Work
 from hcdc.experiments.reproductions._matching import NetworkMatching
 from hcdc.experiments.reproductions.gnn_transfer import GNNTransfer
@@ -14,9 +13,7 @@ def test_fresh_networks_take_as_many_steps_and_are_never_trained(monkeypatch):
         return task.sample("train", size, seed)
 
     monkeypatch.setattr(NetworkMatching, "reduce", reduce)
-    monkeypatch.setattr(
-        gnn_transfer.GNNTransfer, "judged", lambda self, task, name, small, seed: {"val": 0.0}
-    )
+    monkeypatch.setattr(GNNTransfer, "judged", lambda *given: {"val": 0.0})
     what = GNNTransfer(graphs="embedded:12", methods="gin-0,gin-fresh", networks="gin-0")
     for unit in what.units([100]):
         (record,) = what.run(unit, Work())

@@ -107,7 +107,8 @@ class GNNTransfer(Reproduction):
         with timed() as spent:
             small = task.train
             if unit["method"] != "whole":
-                loops, name = NetworkMatching.from_preset(overrides=self.matching), unit["method"]
+                loops = NetworkMatching.from_preset(overrides=self.matching)
+                name: str = unit["method"]
                 if name in FRESH:
                     loops = dataclasses.replace(loops, epochs=loops.epochs * loops.outer, outer=1, inner=0)
                 network = self.bound(task, FRESH.get(name, name))
