@@ -1,11 +1,14 @@
 """``ablations``: the parts of a hypergradient, rows without a run of their own, differences by seed."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 import hcdc
+from hcdc.experiments.reproductions._frame import Work
+from hcdc.experiments.reproductions._run import key
 from hcdc.experiments.reproductions.ablations import (
     BASE,
     RANK,
@@ -76,6 +79,27 @@ def test_every_variant_changes_one_plan(tmp_path):
     changed = [(v.options, v.planned, v.task) for name, v in VARIANTS.items() if name != "base"]
     assert all(options or planned or task is not GraphTask for options, planned, task in changed)
     assert all(BASE.get(key) != value for options, _, _ in changed for key, value in options.items())
+
+
+def test_probes_come_with_their_own_settings():
+    what, work = Ablations(graphs=("embedded:12",)), Work()
+    units = {unit["variant"]: unit for unit in what.units([100])}
+    assert what.planned(units["probes-5"], work).meta["val_method"] == "probes"
+    assert units["probes-5"]["changes"] == {"probes": 5, "val_method": "probes"}
+    assert what.planned(units["base"], work).meta["settings"]["val"]["trajectories"] == 16
+
+
+def test_units_hold_what_a_variant_changes(monkeypatch):
+    """So a record of another difference under the same name is not taken for the unit's."""
+    what = Ablations(variants=("base", "implicit", "val-35", "neumann-5"))
+    told = {unit["variant"]: unit["changes"] for unit in what.units([100])}
+    assert told == {
+        "base": {}, "implicit": {"task": "ImplicitOnly"}, "val-35": {"val_size": 35},
+        "neumann-5": {"solver": "neumann", "iterations": 5},
+    }  # fmt: skip
+    before = what.units([100])
+    monkeypatch.setitem(VARIANTS, "val-35", replace(VARIANTS["val-35"], planned={"val_size": 36}))
+    assert [key(a) == key(b) for a, b in zip(before, what.units([100]))] == [True, True, False, True]
 
 
 def test_rows_of_the_base_by_accuracy_and_of_its_rivals():

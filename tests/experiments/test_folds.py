@@ -6,6 +6,7 @@ from torch.func import grad
 
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import stream
+from hcdc.experiments.reproductions import cross_validation
 from hcdc.experiments.reproductions._folds import (
     FoldSet,
     FoldTask,
@@ -20,6 +21,8 @@ from hcdc.experiments.reproductions._folds import (
     random_folds,
     trained,
 )
+from hcdc.experiments.reproductions._frame import Work
+from hcdc.experiments.reproductions.cross_validation import ROWS, CrossValidation
 from hcdc.hypergrad import exact, hypergradient
 from hcdc.networks import ConvNet
 
@@ -129,3 +132,23 @@ def test_alignment_learns_a_validation_set(shape):
     lam = torch.eye(FOLDS)
     scores = fold_scores(task, trained(task, lam, small, recipe, 0), lam, s_val)
     assert len(set(scores["loss"])) == FOLDS
+
+
+def test_no_ranking_shares_its_start_or_its_batches_with_the_truth(monkeypatch):
+    """Early stopping would otherwise be the beginning of the training that judges it."""
+    seen = []
+
+    def watched(task, lam, data, recipe, seed, role="folds"):
+        seen.append((role, data.x))
+        return trained(task, lam, data, recipe, seed, role)
+
+    monkeypatch.setattr(cross_validation, "trained", watched)
+    what = CrossValidation.at("smoke")
+    (record,) = what.run(what.units([100])[0], Work())
+    assert record["methods"].keys() == set(ROWS)
+    (role, images), *others = seen
+    assert len(others) == len(ROWS)
+    assert role not in {other for other, _ in others}
+    (early,) = (x for _, x in others if x.shape == images.shape)
+    assert not torch.equal(early, images)
+    torch.testing.assert_close(early.double().sum(0), images.double().sum(0))

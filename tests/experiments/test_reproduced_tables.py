@@ -125,6 +125,9 @@ def test_records_of_one_setting_are_shown():
     found = [folds(0, 2, "a"), folds(1, 2, "b"), folds(2, 2, "b"), {"protocol": "cross-validation"}]
     assert [r["seed"] for r in own("cross-validation", found)] == [1, 2]
     assert own("cross-validation", []) == []
+    other = folds(3, 2, "c")
+    other["unit"]["dataset"] = "digits"
+    assert [r["seed"] for r in own("cross-validation", [*found, other])] == [1, 2, 3]
 
 
 def test_a_result_has_its_own_table_and_figure(tmp_path):
@@ -144,11 +147,14 @@ def test_a_result_has_its_own_table_and_figure(tmp_path):
     zoo = [{"protocol": "gnn-zoo", "space": {"name": "gnn-zoo"}, "seed": 1}]
     rows = {row[0]: row for row in body(listing_table(zoo))}
     assert (rows["`gnn-zoo`"][-1], rows["`nasbench-graph`"][-1]) == ("1, 1 seed", "none")
+    paths = [{"protocol": "trajectories", "unit": {"seed": seed}} for seed in (1, 2)]
+    rows = {row[0]: row for row in body(listing_table(paths))}
+    assert rows["`trajectories`"][-1] == "2, 2 seeds"
 
 
 def test_the_tables_are_of_results_that_exist():
     assert set(TABLED) <= set(REPRODUCTIONS)
-    own = (f"reproduced-{name}" for name in (*TABLED, "images-rank"))
+    own = (f"reproduced-{name}" for name in (*TABLED, "images-rank", "images-rank-small"))
     assert set(REPRODUCED_TABLES) == {"standings", "reproductions", *own}
 
 

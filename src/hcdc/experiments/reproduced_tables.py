@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,11 +56,13 @@ NOT_RUN = [["not run"]]
 
 
 def own(name: str, found: Sequence[Record]) -> list[Record]:
-    """The records of a result that its table can read, at one scale: the settings that the most have."""
+    """The records of a result that its table can read, at one scale for each data set: the settings that the
+    most have."""
     mine = [r for r in found if r.get("protocol") == REPRODUCTIONS[name].protocol and "unit" in r]
-    settings = [repr(r["unit"]["settings"]) for r in mine]
-    most = max(settings, key=settings.count, default="")
-    return [r for r, given in zip(mine, settings) if given == most]
+    settings = [(r["unit"].get("dataset"), repr(r["unit"]["settings"])) for r in mine]
+    counts = Counter(settings)
+    most = {dataset: given for (dataset, given), _ in reversed(counts.most_common())}
+    return [r for r, (dataset, given) in zip(mine, settings) if most[dataset] == given]
 
 
 def reproduced_table(name: str, found: Sequence[Record]) -> str:
@@ -276,7 +279,9 @@ def listing_table(found: Sequence[Record]) -> str:
     rows = []
     for name, kind in sorted(REPRODUCTIONS.items()):
         mine = [r for r in found if kind.owns(r)]
-        seeds = {r["seed"] for r in mine if r.get("seed") is not None}
+        # where records do not name their seed, their units do
+        seeds = {r["seed"] for r in mine if "seed" in r} or {r["unit"]["seed"] for r in mine if "unit" in r}
+        seeds -= {None}
         told = f"{len(mine)}" + (f", {len(seeds)} seed{'s' if len(seeds) > 1 else ''}" if seeds else "")
         rows.append([
             f"`{name}`", kind.label, kind.title, kind.scales["small"].takes, told if mine else "none",
@@ -288,6 +293,7 @@ REPRODUCED_TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {
     "standings": standings_table,
     "reproductions": listing_table,
     "reproduced-images-rank": images_table,
+    "reproduced-images-rank-small": functools.partial(reproduced_table, "images-rank"),
     **{f"reproduced-{name}": functools.partial(reproduced_table, name) for name in TABLED},
 }
 """The tables by name; each takes all records."""

@@ -140,9 +140,11 @@ def folded(x: Tensor, y: Tensor, folds: int, generator: torch.Generator) -> Fold
     return FoldSet(x[order], y[order], torch.arange(folds, device=y.device).repeat_interleave(size))
 
 
-def trained(task: FoldTask, lam: Tensor, data: FoldSet, recipe: Recipe, seed: int) -> Params:
-    """theta*(lambda) for a batch ``lam`` ``[B, M]``, all from one initialisation."""
-    start = init_many(task, [(0,)] * len(lam), seed, "folds", data.y.device)
+def trained(
+    task: FoldTask, lam: Tensor, data: FoldSet, recipe: Recipe, seed: int, role: str = "folds"
+) -> Params:
+    """theta*(lambda) for a batch ``lam`` ``[B, M]``, all from one initialisation, that of ``role``."""
+    start = init_many(task, [(0,)] * len(lam), seed, role, data.y.device)
     return train_many(task, start, lam, data, recipe)
 
 

@@ -190,7 +190,8 @@ def check_backend(backend: str | None, address: str | None) -> None:
 
 def words(unit: Unit) -> str:
     """What tells a unit from others."""
-    given = {name: value for name, value in unit.items() if name != "settings" and value is not None}
+    inner = "settings", "changes"
+    given = {name: value for name, value in unit.items() if name not in inner and value is not None}
     return ", ".join(f"{name} {value}" for name, value in given.items())
 
 

@@ -129,7 +129,7 @@ class Variant:
     Attributes:
         choice: What is chosen, in words.
         words: What was chosen.
-        options: Changed settings of HCDC.
+        options: Changed settings of HCDC; instead of the base's, if the way to S_val is another.
         planned: Changed arguments of the plan.
         task: The class of the task.
     """
@@ -140,9 +140,20 @@ class Variant:
     planned: dict[str, Any] = field(default_factory=dict)
     task: type[GraphTask] = GraphTask
 
+    def told(self) -> dict[str, Any]:
+        """What differs from the base, for a unit: another difference is another unit."""
+        task = {} if self.task is GraphTask else {"task": self.task.__name__}
+        return {**self.options, **self.planned, **task}
+
 
 def _set(choice: str, words: str, **options: Any) -> Variant:
     return Variant(choice, words, options)
+
+
+def _probes(count: int) -> Variant:
+    """S_val learned from full results alone, with the settings of that way instead of the base's."""
+    words = f"{count} probes instead of hypergradients"
+    return Variant("what S_val is learned from", words, {"probes": count}, {"val_method": "probes"})
 
 
 VARIANTS: dict[str, Variant] = {
@@ -153,6 +164,7 @@ VARIANTS: dict[str, Variant] = {
     "shared": _set("original hypergradients at", "theta trained on S_train", response="shared"),
     "no-anchors": _set("anchors", "none", anchors=0.0),
     "no-anchors-shared": _set("anchors", "none, and theta of S_train", anchors=0.0, response="shared"),
+    **{f"probes-{count}": _probes(count) for count in (5, 10, 20, 40, 60)},
     "neumann-1": _set("inverse", "Neumann, 1 term", solver="neumann", iterations=1),
     "neumann-5": _set("inverse", "Neumann, 5 terms", solver="neumann", iterations=5),
     "neumann-20": _set("inverse", "Neumann, 20 terms", solver="neumann", iterations=20),
@@ -219,7 +231,7 @@ class Ablations(Reproduction):
     def units(self, seeds: Sequence[int]) -> list[Unit]:
         check_names("--set variants", self.variants, VARIANTS)
         return [
-            self.unit(seed, dataset=dataset, size=size, variant=variant)
+            self.unit(seed, dataset=dataset, size=size, variant=variant, changes=VARIANTS[variant].told())
             for seed in seeds
             for dataset, size in graph_sizes(self.graphs)
             for variant in self.variants
@@ -228,9 +240,10 @@ class Ablations(Reproduction):
     def planned(self, unit: Unit, work: Work) -> Plan:
         """The plan of a variant."""
         variant, task = VARIANTS[unit["variant"]], graph_task(unit, work)
+        base = {} if "val_method" in variant.planned else self.options
         return plan(
             variant.task(task.data), PolynomialFilter(width=self.width), "hcdc", train_size=unit["size"],
-            seed=unit["seed"], options={**self.options, **variant.options}, recipe=self.recipe,
+            seed=unit["seed"], options={**base, **variant.options}, recipe=self.recipe,
             full_recipe=self.full_recipe, **{"val_method": "both", **variant.planned},
         )  # fmt: skip
 

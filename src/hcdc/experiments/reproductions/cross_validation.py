@@ -5,7 +5,7 @@ copies have c/n of the images. Random images, gradient matching (SDC-GM) and dis
 treat every fold on its own, and a fold is ranked by training on the other small folds and validating on its
 own. Early stopping trains on all images for c/n of the steps. HCDC takes SDC-GM's folds to train on and
 learns one validation set of c/M images for all candidates by aligned hypergradients, at parameters trained
-on the copy, so it uses no full training.
+on the copy, so it uses no full training. No ranking shares its initialisation or batches with the truth.
 
 ``small`` has softmax regression on CIFAR-10 in 8 x 8 pixels; ``paper`` has ConvNet-3 on CIFAR-10.
 """
@@ -159,7 +159,7 @@ class CrossValidation(Reproduction):
         full = Recipe(steps=self.steps, lr=self.lr, batch=self.batch)
         with timed() as spent:
             work.progress.report(f"{self.folds} trainings on all images")
-            truth = fold_scores(task, trained(task, lam, data, full, seed), lam, data)
+            truth = fold_scores(task, trained(task, lam, data, full, seed, "folds-truth"), lam, data)
         told = {"dataset": unit["dataset"], "seed": seed, "truth": truth, "full_seconds": spent[0]}
         return [
             rounded(
@@ -184,7 +184,8 @@ class CrossValidation(Reproduction):
         work.progress.report(f"c/n {percent} %: {each} images per fold")
         start = random_folds(task, data, each, seed)
         ranked("random", start, start, small, 0.0)
-        ranked("early", data, data, short, 0.0)
+        mixed = torch.randperm(len(data), generator=stream(seed, self.name, "early")).to(data.y.device)
+        ranked("early", data.subset(mixed), data, short, 0.0)  # in another order: other batches
         made: dict[str, FoldSet] = {}
         for kind, iterations in (("gm", self.gm_iterations), ("dm", self.dm_iterations)):
             with timed() as spent:

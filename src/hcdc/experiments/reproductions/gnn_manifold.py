@@ -1,7 +1,7 @@
 """``gnn-manifold``: filters by accuracy on a condensed and on the original graph (fig:gnn-model-space).
 
 C = I + l1 L + l2 (2/lmax L - I), with lambda uniform in [-1, 1]^2, on graphs condensed by GCond at c/n = 0.2
-and 0.8 of the training nodes. The biased point l = (-1, 1), where C is a multiple of L, is marked.
+and 0.8 of the training nodes. The biased point l = (-1, 1), where C = (2/lmax - 1) L, is marked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hcdc.reporting import new_figure, plain
 from hcdc.spaces import PolynomialFilter
 
 BIASED: Config = {"lambda_0": -1.0, "lambda_1": 1.0}
-"""The filter proportional to L."""
+"""The filter proportional to L; 0 where lmax = 2, as on Cora."""
 
 
 @register
@@ -76,7 +76,7 @@ class GNNManifold(Filters80):
             axes = figure.add_subplot(1, len(shown), k)
             across, up = accuracies(record)
             axes.scatter(across[1:], up[1:], s=16, color="#0072B2", alpha=0.65, linewidths=0)
-            axes.scatter(across[:1], up[:1], s=50, color="#D00000", label="C is a multiple of L")
+            axes.scatter(across[:1], up[:1], s=50, color="#D00000", label="C = (2 / lmax - 1) L")
             dataset, size, method = graph
             axes.set_title(f"{dataset}, {size} nodes by {TITLES.get(method, method)}", fontsize=10)
             axes.set_xlabel("accuracy on the condensed graph, %")

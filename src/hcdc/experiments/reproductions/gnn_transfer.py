@@ -38,12 +38,16 @@ from hcdc.training import init_many, score_many, train_many
 TITLES = {
     "gcn": "GCN", "sgc-2": "SGC (K = 2)", "gin-0": "GIN", "cheb-2": "ChebNet", "gat": "GAT",
     "gdc-ppr": "GDC, PageRank", "gdc-heat": "GDC, heat", "transformer": "Transformer", "whole": "whole graph",
+    "gin-fresh": "GIN, always untrained",
 }  # fmt: skip
 CONDENSED = ("gcn", "sgc-2", "gin-0")
+FRESH = {"gin-fresh": "gin-0"}
+"""Ways to condense that draw a new network for each step, which is never trained; and the network."""
 PAPER = {
     "gcn": ("60.3 ± 0.3", "59.2 ± 0.7", "42.2 ± 4.3"),
     "sgc-2": ("59.2 ± 1.1", "60.5 ± 0.6", "39.0 ± 7.1"),
     "gin-0": ("47.5 ± 3.6", "43.6 ± 5.8", "59.1 ± 1.1"),
+    "gin-fresh": ("47.5 ± 3.6", "43.6 ± 5.8", "59.1 ± 1.1"),
 }
 """Columns are the networks of `CONDENSED`; ogbn-arxiv at c/n = 0.25 %."""
 
@@ -55,7 +59,8 @@ class GNNTransfer(Reproduction):
 
     Attributes:
         graphs: Data and training nodes, as ``cora:35``.
-        methods: Networks to condense with; ``whole`` trains on the original graph.
+        methods: Networks to condense with; ``whole`` trains on the original graph, ``gin-fresh`` matches at
+            networks that are never trained, as many steps in all.
         networks: Networks to judge with.
         width: Hidden units; SGC has none.
         matching: Changes to the settings of gradient matching.
@@ -63,8 +68,8 @@ class GNNTransfer(Reproduction):
     """
 
     graphs: tuple[str, ...] = ("ogbn-arxiv:423", "cora:35", "citeseer:30")
-    methods: tuple[str, ...] = (*CONDENSED, "whole")
-    networks: tuple[str, ...] = tuple(name for name in TITLES if name != "whole")
+    methods: tuple[str, ...] = (*CONDENSED, *FRESH, "whole")
+    networks: tuple[str, ...] = tuple(name for name in TITLES if name != "whole" and name not in FRESH)
     width: int = setting(128, least=1)
     matching: dict[str, Any] = field(default_factory=dict)
     recipe: dict[str, Any] = field(default_factory=dict)
@@ -88,7 +93,8 @@ class GNNTransfer(Reproduction):
 
     def units(self, seeds: Sequence[int]) -> list[Unit]:
         check_names("--set methods", self.methods, TITLES)
-        check_names("--set networks", self.networks, [name for name in TITLES if name != "whole"])
+        known = [name for name in TITLES if name != "whole" and name not in FRESH]
+        check_names("--set networks", self.networks, known)
         return [
             self.unit(seed, dataset=dataset, size=size, method=method)
             for seed in seeds
@@ -102,7 +108,11 @@ class GNNTransfer(Reproduction):
             small = task.train
             if unit["method"] != "whole":
                 loops = NetworkMatching.from_preset(overrides=self.matching)
-                small = loops.reduce(self.bound(task, unit["method"]), unit["size"], seed, work.progress)
+                name: str = unit["method"]
+                if name in FRESH:
+                    loops = dataclasses.replace(loops, epochs=loops.epochs * loops.outer, outer=1, inner=0)
+                network = self.bound(task, FRESH.get(name, name))
+                small = loops.reduce(network, unit["size"], seed, work.progress)
         judged = {name: self.judged(task, name, small, seed) for name in self.networks}
         return [{"label": unit["method"], "condense_seconds": spent[0], **unit_told(unit), "judged": judged}]
 

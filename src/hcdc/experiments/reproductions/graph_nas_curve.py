@@ -173,8 +173,9 @@ class GraphNASCurve(Reproduction):
 
     def table(self, found: Sequence[Record]) -> Table:
         head = [
-            "graph", "searched by", "scored on the", "trials", "seconds to condense", "seconds per trial",
-            "final incumbent, test accuracy %", "at the seconds of the original's search, %", "paper",
+            "graph", "searched by", "scored on the", "trials", "steps of a training", "seconds to condense",
+            "seconds per trial", "final incumbent, test accuracy %",
+            "at the seconds of the original's search, %", "paper",
         ]  # fmt: skip
         rows = []
         for graph, records in by_graph(found).items():
@@ -190,10 +191,11 @@ class GraphNASCurve(Reproduction):
                     last = [100 * float(test[-1]) for _, test in curves]
                     equal = [100 * at(one, second) for one, second in zip(curves, limit)]
                     rows.append([
-                        graph, SEARCHERS[name], PLACES[place], str(len(own[0]["scores"])),
+                        graph, SEARCHERS[name], PLACES[place], str(len(own[0]["scores"])), steps(own[0]),
                         mean_text([r["condense_seconds"] for r in own], 0),
                         mean_text([float(np.mean(r["trial_seconds"])) for r in own], 2),
-                        mean_text(last, 1), mean_text(equal, 1), "a figure",
+                        mean_text(last, 1), "none yet" if np.isnan(equal).all() else mean_text(equal, 1),
+                        "a figure",
                     ])  # fmt: skip
         notes = [
             "the paper has ogbn-arxiv alone, whose features cannot be had here; other graphs stand in for it",
@@ -202,32 +204,42 @@ class GraphNASCurve(Reproduction):
         return Table(head, rows, notes)
 
     def draw(self, found: Sequence[Record]) -> Any:
-        """One panel per graph, of the first seed."""
-        shown: dict[str, list[Record]] = {}
-        for graph, records in by_graph(found).items():
-            shown[graph] = [r for r in records if r["seed"] == records[0]["seed"]]
-        figure = new_figure(0.8 + 4.2 * len(shown), 4.2)
+        """One panel per graph: means over seeds."""
+        shown = by_graph(found)
+        columns = min(2, len(shown))
+        rows = math.ceil(len(shown) / columns)
+        figure = new_figure(0.8 + 4.2 * columns, 4.2 * rows)
         for k, (graph, records) in enumerate(shown.items(), 1):
-            axes = figure.add_subplot(1, len(shown), k)
-            for record in records:
-                seconds, test = curve(record)
-                copy = record["place"] == "copy"
-                axes.step(
-                    seconds, 100 * test, where="post", color=COLOURS[record["label"]],
-                    linestyle="-" if copy else "--",
-                    label=f"{SEARCHERS[record['label']]}, {PLACES[record['place']]}",
-                )  # fmt: skip
-            for second in {r["condense_seconds"] for r in records if r["place"] == "copy"}:
+            axes = figure.add_subplot(rows, columns, k)
+            for place, words in PLACES.items():
+                for name in self.searchers:
+                    own = [curve(r) for r in records if (r["label"], r["place"]) == (name, place)]
+                    if own:
+                        seconds, test = mean_curve(own)
+                        axes.step(
+                            seconds, 100 * test, where="post", color=COLOURS[name],
+                            label=f"{SEARCHERS[name]}, {words}", linestyle="-" if place == "copy" else "--",
+                        )  # fmt: skip
+            made = [r["condense_seconds"] for r in records if r["place"] == "copy"]
+            if made:
                 axes.axvline(
-                    second, color="#D55E00", linewidth=1, linestyle=":", zorder=0, label="the copy is made"
-                )
+                    float(np.mean(made)), color="#D55E00", linewidth=1, linestyle=":", zorder=0,
+                    label="the copy is made",
+                )  # fmt: skip
             axes.set_xlim(left=0)
-            axes.set_title("{}, {} nodes".format(*graph.split(":")), fontsize=10)
+            seeds = len({r["seed"] for r in records})
+            over = f"mean of {seeds} seeds" if seeds > 1 else "one seed"
+            axes.set_title("{}, {} nodes, {}".format(*graph.split(":"), over), fontsize=10)
             axes.set_xlabel("seconds, with condensing")
             axes.set_ylabel("test accuracy of the incumbent, %")
             axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
             plain(axes)
         return figure
+
+
+def steps(record: Record) -> str:
+    """Steps of a training, if the unit sets them."""
+    return str(record["unit"]["settings"]["recipe"].get("steps", "the task's"))
 
 
 def clock_of(device: str) -> Callable[[], float]:
@@ -270,3 +282,11 @@ def at(found: tuple[Any, Any], second: float) -> float:
     seconds, test = found
     place = int(np.searchsorted(seconds, second + 1e-9, side="right")) - 1
     return float(test[place]) if place >= 0 else math.nan
+
+
+def mean_curve(curves: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+    """The mean of curves, from where all have an incumbent to where the first of them ends."""
+    begin, end = max(seconds[0] for seconds, _ in curves), min(seconds[-1] for seconds, _ in curves)
+    every = np.unique(np.concatenate([seconds for seconds, _ in curves]))
+    within = every[(every >= begin) & (every <= end)]
+    return within, np.mean([[at(one, second) for second in within] for one in curves], axis=0)

@@ -106,12 +106,15 @@ class LossLandscape(Reproduction):
         axes.legend(fontsize=8)
         axes = figure.add_subplot(1, 2, 2)
         axes.plot(r["lam"], r["best_loss"], color="#D55E00", label="L* at each lambda")
-        for lam, loss, up in zip(r["tangents"], r["tangent_loss"], r["hypergradient"]):
-            side = np.array([-0.35, 0.35])
-            axes.plot(lam + side, loss + up * side, color="#7B3FA0", linestyle="--")
+        side = np.array([-0.35, 0.0, 0.35])
+        for k, (lam, loss, up) in enumerate(zip(r["tangents"], r["tangent_loss"], r["hypergradient"])):
+            axes.plot(
+                lam + side, loss + up * side, color="#7B3FA0", linestyle="--", marker="o", markevery=[1],
+                markersize=5, label="" if k else "hypergradient at a lambda",
+            )  # fmt: skip
         axes.set_xlabel("lambda, log10 of the penalty")
         axes.set_ylabel("validation loss at the optimal theta")
-        axes.set_title("validation loss, hypergradients dashed", fontsize=10)
+        axes.set_title("validation loss and its slopes", fontsize=10)
         axes.legend(fontsize=8, frameon=False)
         plain(axes)
         return figure

@@ -20,6 +20,9 @@ from hcdc.experiments.reproductions.graphs_rank import descended
 from hcdc.reporting import new_figure, plain
 from hcdc.spaces import PolynomialFilter
 
+PANELS = 3
+"""Seeds in the figure; more do not fit a page."""
+
 
 @register
 @dataclass(frozen=True)
@@ -69,20 +72,27 @@ class Paths(Filters80):
         return Table(head, rows, ["distances are between pairs of paths, in the square [-1, 1]^2"])
 
     def draw(self, found: Sequence[Record]) -> Any:
-        """One panel per graph and copy, of the first seed."""
-        shown = {(r["unit"]["dataset"], r["unit"]["size"], r["label"]): r for r in reversed(found)}
+        """One panel per graph, copy and seed, of the first `PANELS` seeds."""
+        seeds = sorted({r["unit"]["seed"] for r in found})[:PANELS]
+        shown = [r for r in found if r["unit"]["seed"] in seeds]
         figure = new_figure(0.8 + 3.6 * len(shown), 3.8)
-        for k, (graph, record) in enumerate(reversed(shown.items()), 1):
+        for k, record in enumerate(shown, 1):
             axes = figure.add_subplot(1, len(shown), k)
+            unit = record["unit"]
             paths = np.asarray(record["paths"])
             for path in paths:
                 axes.plot(path[:, 0], path[:, 1], color="#D55E00", linewidth=1, linestyle="--")
             axes.scatter(*paths[:, 0, :2].T, s=18, facecolors="none", edgecolors="#1a1a1a", label="start")
             axes.scatter(*paths[:, -1, :2].T, s=22, color="#1a1a1a", label="end")
             axes.legend(frameon=False, fontsize=8)
-            axes.set_title("{}, {} nodes, {} copy".format(*graph), fontsize=10)
+            axes.set_title(
+                f"{unit['dataset']}, {unit['size']} nodes, {record['label']} copy, seed {unit['seed']}",
+                fontsize=10,
+            )
+            axes.set_xlim(-1.1, 1.1)
+            axes.set_ylim(-1.1, 1.1)
             axes.set_xlabel("lambda 1, weight of L")
-            axes.set_ylabel("lambda 2, weight of 2 / lmax L - I")
+            axes.set_ylabel("lambda 2, weight of 2 L / lmax - I")
             plain(axes)
         return figure
 
