@@ -85,6 +85,28 @@ def test_records_of_hcdc_hold_every_judge_and_what_was_known(command, tmp_path):
         assert (r["loss"], r["condense_seconds"] > 0) == (old["loss"], True)
 
 
+def test_the_truth_can_be_trained_here(command, sources, tmp_path, monkeypatch):
+    """As in the paper: so many epochs and seeds on all training images, for judges and probes."""
+    monkeypatch.setenv("HCDC_CACHE", str(tmp_path / "cache"))
+    name = sources["datasets"] + nas201.TRAINED
+    options = {"hcdc": QUICK, "truth": {"epochs": 1, "seeds": 2}}
+    truth, *found = command(datasets=name, table_file="nowhere.csv", judges=4, cells=3, options=options)
+    assert truth["dataset"] == "cifar10-trained"
+    assert len(truth["cells"]) == len(truth["val"]) == len(truth["test"]) == 3
+    assert "val12" not in truth
+    (cache,) = (tmp_path / "cache").glob("*.jsonl")
+    results = [json.loads(line) for line in cache.read_text().splitlines()]
+    assert len(results) == 3 + 4  # judges and probes
+    assert all(len(r["repeats"]["val.score"]) == 2 for r in results)
+    (learned,) = (r for r in found if r["label"] == "hcdc-probes")
+    scores = {r["config"]["cell"]: r["values"]["val.score"] for r in results}
+    assert learned["probe_scores"] == pytest.approx([scores[cell] for cell in learned["probes"]])
+    table = nas201.NAS201.at("smoke", {"datasets": name}).table([truth, *found])
+    assert any("0.74 ± 0.21" in row for row in table.rows)  # beside the paper's
+    with pytest.raises(InputError, match="epochs, seeds"):
+        command(datasets=name, options={"truth": {"images": 3}})
+
+
 def test_copies_are_judged_by_both_recipes(command):
     _, one, two = command(methods="random", cells=2)
     assert [(r["label"], r["recipe_name"]) for r in (one, two)] == [

@@ -47,7 +47,7 @@ from hcdc.experiments.reproductions._frame import (
 )
 from hcdc.spaces import NASBench201
 from hcdc.tasks import ImageTask, Task
-from hcdc.truth import NASBench201Table, TableTruth
+from hcdc.truth import NASBench201Table, TableTruth, TrainedTruth, Truth
 
 PROTOCOL = "nas201"
 TUNING = 1512
@@ -58,6 +58,10 @@ MODES = ("probes", "weighted", "aligned", "both")
 MAKING = ("condense_seconds", "phases", "probe_seconds", "full_trainings", "history")
 """What a record keeps about the making of a copy."""
 TABLE = "nasbench201.csv.gz"
+TRAINED = "-trained"
+"""Ends the name of a truth that is trained here, by the paper's recipe, instead of looked up."""
+OWN = {"epochs": 50, "seeds": 5}
+"""Settings of that truth."""
 ROWS = ("random", "kcenter", "herding", "dc", "dsa", "dm", "kip", "tm", "hcdc")
 PAPER = {
     "cifar10": (
@@ -143,6 +147,7 @@ class NAS201(Reproduction):
 
     Attributes:
         datasets: Data and, if the file has another name, the columns of the table: ``FILE.npz:cifar100``.
+            ``cifar10:cifar10-trained`` trains judges and probes as the paper does, 50 epochs and five seeds.
         methods: Copies to judge.
         recipes: How cells are trained on copies of other methods than HCDC.
         modes: HCDC's validation sets.
@@ -155,7 +160,8 @@ class NAS201(Reproduction):
         total: ``per_class`` counts both together, as in the paper: they are split in the original ratio.
             Copies of other methods are split too, so their validation images are condensed ones.
         table_file: File of the benchmark's results; empty takes the one in the folder of the data.
-        options: Settings by method, ``--set dc.iterations=100``.
+        options: Settings by method, ``--set dc.iterations=100``; of a truth that is trained, ``truth.epochs``
+            and ``truth.seeds``.
     """
 
     datasets: tuple[str, ...] = ("cifar10",)
@@ -188,7 +194,8 @@ class NAS201(Reproduction):
         check_names("--set methods", self.methods, ROWS)
         check_names("--set modes", self.modes, MODES)
         check_names("--set recipes", self.recipes, RECIPES)
-        check_names("method of --set", self.options, ROWS)
+        check_names("method of --set", self.options, (*ROWS, "truth"))
+        check_names("--set truth", self.options.get("truth", {}), OWN)
         found = []
         for name in self.datasets:
             dataset, _, benchmark = name.partition(":")
@@ -221,7 +228,12 @@ class NAS201(Reproduction):
             truth = next((r for r in own if r["label"] == "truth"), None)
             if truth is not None:
                 rows += _rows(benchmark, truth, [r for r in own if r["label"] != "truth"])
-        return Table(head, rows, ["Corr. and Perf. are against the table's 200 epochs"])
+        told = ["Corr. and Perf. are against the table's 200 epochs"]
+        if any(str(r["dataset"]).endswith(TRAINED) for r in found):
+            told = [
+                f"{told[0]}; '{TRAINED}': against networks trained here, as many epochs and seeds as asked"
+            ]
+        return Table(head, rows, told)
 
 
 def _rows(benchmark: str, truth: Record, found: Sequence[Record]) -> list[list[str]]:
@@ -235,20 +247,18 @@ def _rows(benchmark: str, truth: Record, found: Sequence[Record]) -> list[list[s
         pick = 100 * float(test[int(np.argmax(scores))])
         ranked.setdefault((r["label"], recipe), []).append((spearman(val, scores), pick))
     figures = {f"{label}, {recipe}": [c for c, _ in some] for (label, recipe), some in ranked.items()}
-    printed = dict(zip(ROWS, (text.split("|") for text in PAPER.get(benchmark, ()))))
+    name = benchmark.removesuffix(TRAINED)
+    printed = dict(zip(ROWS, (text.split("|") for text in PAPER.get(name, ()))))
     rows = []
     for (label, recipe), some in ranked.items():
-        name = "hcdc" if label == "hcdc-probes" else label
-        corr, perf = printed.get(name, ("", ""))
+        corr, perf = printed.get("hcdc" if label == "hcdc-probes" else label, ("", ""))
         place = standing(figures, f"{label}, {recipe}") if label.startswith("hcdc") else ""
         ours = [mean_text([c for c, _ in some]), corr, mean_text([p for _, p in some], 1), perf, place]
         rows.append([benchmark, NAMES.get(label, label), recipe, *ours])
     judged = max((len(r["loss"] if "loss" in r else r["val.loss"]) for r in found), default=0)
     if judged:
         best = 100 * truth["test"][int(np.argmax(truth["val"][:judged]))]
-        rows.append(
-            [benchmark, f"best of {judged}", "", "", "", f"{best:.1f}", OPTIMAL.get(benchmark, ""), ""]
-        )
+        rows.append([benchmark, f"best of {judged}", "", "", "", f"{best:.1f}", OPTIMAL.get(name, ""), ""])
     return rows
 
 
@@ -257,8 +267,8 @@ class Protocol:
 
     def __init__(self, given: NAS201, unit: Unit, work: Work):
         self.task = ImageTask(cast(ImageData, work.data(unit["dataset"])))
-        self.truth = TableTruth(NASBench201Table(given.table_file or default_table()), unit["benchmark"])
         self.work = work
+        self.truth = self._truth(given, unit["benchmark"])
         self.space, self.total = NASBench201(skip=TUNING + given.judges), given.total
         self.cells = judging_cells(given.judges)
         self.judging = self.cells[: given.cells or None]
@@ -280,6 +290,21 @@ class Protocol:
             "train_size": self.sizes[0], "val_size": self.sizes[1], "total": given.total,
             "judges": given.judges, "steps": given.steps or None, "initialisations": made.calibrated.seeds,
         }  # fmt: skip
+
+    def _truth(self, given: NAS201, benchmark: str) -> Truth:
+        """The table, or trainings on all training images that 10,000 validation images judge."""
+        if not benchmark.endswith(TRAINED):
+            return TableTruth(NASBench201Table(given.table_file or default_table()), benchmark)
+        own, space = {**OWN, **given.options.get("truth", {})}, NASBench201()
+        classes = self.task.num_classes
+        made = plan(
+            self.task, space, train_size=classes, val_method="real", truth_epochs=own["epochs"],
+            full_recipe={"seeds": own["seeds"]},
+        )  # fmt: skip
+        return TrainedTruth(
+            self.task, space, made.full, device=self.work.device, progress=self.work.progress,
+            fingerprint=made.meta["data"]["fingerprint"],
+        )  # fmt: skip
 
     # --- copies -------------------------------------------------------------------------------------------
 
@@ -320,15 +345,16 @@ class Protocol:
         )  # fmt: skip
 
     def truth_record(self) -> Record:
-        """The table's results for the judging cells, their sizes and features."""
-        cells, truth, classes = self.cells, self.truth, self.task.num_classes
+        """The full results of the judging cells, their sizes and features."""
+        truth, classes = self.truth, self.task.num_classes
+        cells = self.cells if isinstance(truth, TableTruth) else self.judging
         return {
             **self.shared,
             "label": "truth",
             "cells": [c["cell"] for c in cells],
             "val": truth.scores(cells, "val"),
             "test": truth.scores(cells, "test"),
-            "val12": [truth.score(c, "val", 12) for c in cells],
+            **({"val12": [truth.score(c, "val", 12) for c in cells]} if 12 in truth.fidelities else {}),
             "table_seconds": [truth.seconds(c) for c in cells],
             "parameters": [self.space.parameter_count(c, 3, classes) for c in cells],
             "features": [self.space.features(c) for c in cells],
