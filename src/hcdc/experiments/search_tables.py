@@ -337,7 +337,6 @@ SEARCH_TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {
     "search-part": cells_table("nas201-cifar10-part"),
     "search-part-rungs": rungs_table("nas201-cifar10-part"),
     "search-five-rungs": rungs_table("nas201-cifar10-five"),
-    "search-whole-rungs": rungs_table("nas201-cifar10-whole"),
     "search-cifar100": cells_table("nas201-cifar100"),
     "search-cifar100-rungs": rungs_table("nas201-cifar100"),
     "search-imagenet16": cells_table("nas201-imagenet16"),
