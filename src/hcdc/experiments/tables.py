@@ -82,7 +82,7 @@ HEADLINE = (
     ("that regression + real validation loss", "ridge-and-real-val", f"ridge + real validation loss {SUM}"),
     ("full data, shortened training (graphs: one seed; images: 12 epochs)", "early-stopping", EARLY),
     (
-        "that + real validation loss of networks trained on S_train",
+        "shortened training + same S_train, real validation set",
         "early-stopping-and-real-val",
         f"12 epochs + real validation loss {SUM}",
     ),
