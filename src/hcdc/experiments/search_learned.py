@@ -142,7 +142,8 @@ class LearnedFilters(LearnedPool):
 
     Args:
         file: The pool.
-        copies: Records of `hcdc.experiments.physics_learned`, one file per copy.
+        copies: Records of `hcdc.experiments.physics_learned`, one file per copy. Those of one seed have the
+            same full trainings, so the Gaussian process is that of the first.
     """
 
     name, budgets = "filters", (30.0, 61.0, 122.0)
@@ -161,8 +162,7 @@ class LearnedFilters(LearnedPool):
                 "best_probe": next(r["best_probe"] for r in lines if "best_probe" in r),
             }
             self._learned[f"learned-{made['train_size']}"] = told, by_hash
-        process = [name.replace("learned", "process") for name in self._learned]
-        self.ways = (*self._learned, *process, "random", "none")
+        self.ways = (*self._learned, "process", "random", "none")
 
     def way(self, name: str, seed: int) -> Way:
         if name == "none":
@@ -170,10 +170,10 @@ class LearnedFilters(LearnedPool):
         full = self.pool.prices["full"]
         if name == "random":
             return Way([rung for rung in self.pool.problem("", seed).rungs if rung.name == "copy"])
-        made, lines = self._learned[name.replace("process", "learned")]
+        made, lines = self._learned[next(iter(self._learned)) if name == "process" else name]
         spent, best = made["seconds"], made["best_probe"]
         known, told = (100 * best["val"], 100 * best["test"]), {"condensation": made["seed"]}
-        if name.startswith("process"):
+        if name == "process":
             rung = RecordedRung(
                 "copy",
                 INSTANT,
