@@ -50,7 +50,7 @@ def test_a_ready_copy_costs_its_trials_alone():
     used = record["trainings"]
     assert used["copy"] > SIZE / 2
     assert record["making"] == 0
-    assert record["seconds"] == pytest.approx(0.3 * SIZE + used["short"] + FULL * used["full"])
+    assert record["seconds"] == pytest.approx(0.3 * used["copy"] + used["short"] + FULL * used["full"])
     assert record["condensation"] == 3
     assert record["regret"] == 0
 
@@ -101,7 +101,7 @@ def test_a_second_run_adds_what_is_missing(tmp_path):
 # --- filters ------------------------------------------------------------------------------------------------
 
 
-def filters(folder):
+def filters(folder, shorts=("short:0.111", "short:0.333")):
     """A pool of six filters and a copy that reverses their order, whose process does not."""
     pool, copy = folder / "pool.jsonl", folder / "copy.jsonl"
     configs = [
@@ -110,7 +110,7 @@ def filters(folder):
         for k in range(6)
     ]  # fmt: skip
     for k, config in enumerate(configs):
-        val = {"copy:0": 0.5, "copy:1": k / 10, "short:0.111": k / 10, "short:0.333": k / 10, "full": k / 10}
+        val = {"copy:0": 0.5, **dict.fromkeys(("copy:1", *shorts, "full"), k / 10)}
         line = {"number": k, "seed": 0, "config": config, "val": val, "seconds": dict.fromkeys(val, 1.0)}
         records.append(pool, {**line, "test": k / 10})
     told = {"protocol": "physics-learned", "train_size": 25, "seed": 600}
@@ -132,6 +132,12 @@ def test_filters_are_looked_up_by_their_number(tmp_path):
     problem = pool.problem(learned, True, 0)
     assert [r.name for r in problem.rungs] == ["copy", "short:0.111", "short:0.333", "full"]
     assert problem.rungs[0].once == 50
+
+
+def test_the_ladder_climbs_the_two_longest_short_trainings(tmp_path):
+    pool, _ = filters(tmp_path, ("short:0.037", "short:0.111", "short:0.333"))
+    used = search_learned.replayed(pool, "random", False, "ladder", 12.0, 0)["trainings"]
+    assert list(used) == ["copy", "short:0.111", "short:0.333", "full"]
 
 
 def test_random_copies_come_in_turn(tmp_path):

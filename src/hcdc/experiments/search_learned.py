@@ -39,7 +39,7 @@ from hcdc.experiments.physics_learned import PROTOCOL as LEARNED
 from hcdc.experiments.recorded_pool import Recorded
 from hcdc.experiments.replay_problem import Pool, RecordedRung, Replay
 from hcdc.experiments.rival_searches import Trace
-from hcdc.experiments.search_pools import Cells
+from hcdc.experiments.search_pools import CLIMBED, Cells
 from hcdc.experiments.search_replay import climb, methods
 
 PROTOCOL = "search-learned"
@@ -201,11 +201,11 @@ def replayed(
     if made and way.making >= budget:
         return None
     problem, begun = pool.problem(way, made, seed), time.perf_counter()
-    trace = (
-        climb(problem, budget, seed)
-        if method == "ladder"
-        else methods(problem)[method](problem, budget, seed)
-    )
+    if method == "ladder":
+        problem = problem.without(*[rung.name for rung in problem.fidelities[:-1]][:-CLIMBED])
+        trace = climb(problem, budget, seed)
+    else:
+        trace = methods(problem)[method](problem, budget, seed)
     thinking = time.perf_counter() - begun
     curve = judged(problem, trace, way, made)
     score = curve[-1][1] if curve else None
