@@ -30,6 +30,9 @@ class Line(Pool):
         rungs = [rung("copy", 0.5, 30.0), rung("short", 1.0, 6.0), rung("full", FULL)]
         return Replay(space, rungs, lambda c: c["x"], SIZE - 1, SIZE / 2, features)
 
+    def validation(self, config):
+        return config["x"] / 2
+
 
 class Tiny(LearnedPool):
     """A perfect copy whose making takes 60 seconds and knows the best full score but five, or one of another
@@ -53,6 +56,7 @@ def test_a_ready_copy_costs_its_trials_alone():
     assert record["seconds"] == pytest.approx(0.3 * used["copy"] + used["short"] + FULL * used["full"])
     assert record["condensation"] == 3
     assert record["regret"] == 0
+    assert record["validation"][-1] == [record["curve"][-1][0], record["best_validation"]]
 
 
 def test_a_copy_made_in_the_search_is_paid_first_and_brings_its_best_training():
@@ -67,7 +71,7 @@ def test_a_known_training_that_validates_best_stays_the_pick():
     pool = Tiny()
     pool.known = SIZE + 1, 7
     record = search_learned.replayed(pool, "learned", True, "ladder", 90.0, 0)
-    assert record["curve"] == [[60, 7]]
+    assert (record["curve"], record["validation"]) == ([[60, 7]], [[60, SIZE + 1]])
     assert record["regret"] == SIZE - 1 - 7
 
 

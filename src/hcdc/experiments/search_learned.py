@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import math
 import os
 import time
 from abc import ABC, abstractmethod
@@ -37,7 +36,7 @@ from hcdc.experiments.nas201_rankings import kind_of
 from hcdc.experiments.physics import SPACES
 from hcdc.experiments.physics_learned import PROTOCOL as LEARNED
 from hcdc.experiments.recorded_pool import Recorded
-from hcdc.experiments.replay_problem import Pool, RecordedRung, Replay
+from hcdc.experiments.replay_problem import RecordedRung, Replay
 from hcdc.experiments.rival_searches import Trace
 from hcdc.experiments.search_pools import CLIMBED, Cells
 from hcdc.experiments.search_replay import climb, methods
@@ -76,7 +75,7 @@ class LearnedPool(ABC):
     name: str
     ways: tuple[str, ...]
     budgets: tuple[float, ...]
-    pool: Pool
+    pool: Cells | Recorded
 
     @abstractmethod
     def way(self, name: str, seed: int) -> Way:
@@ -149,7 +148,7 @@ class LearnedFilters(LearnedPool):
     name, budgets = "filters", (30.0, 61.0, 122.0)
 
     def __init__(self, file: str | Path, copies: Sequence[str | Path]):
-        self.pool = Recorded("physics-filters", SPACES["filters"], file)
+        self.pool: Recorded = Recorded("physics-filters", SPACES["filters"], file)
         every = {r["number"]: r["config"] for r in records.read(file) if r["seed"] == 0}
         self._learned: dict[str, tuple[Mapping[str, Any], dict[str, Mapping[str, Any]]]] = {}
         for path in copies:
@@ -207,31 +206,36 @@ def replayed(
     else:
         trace = methods(problem)[method](problem, budget, seed)
     thinking = time.perf_counter() - begun
-    curve = judged(problem, trace, way, made)
+    picks = judged(pool, problem, trace, way, made)
+    curve, validation = [[at, test] for at, _, test in picks], [[at, val] for at, val, _ in picks]
+    top = max(pool.pool.validation(config) for config in problem.candidates() or ())
     score = curve[-1][1] if curve else None
     best, median = round(problem.best, 6), round(problem.median, 6)
     return {
         "protocol": PROTOCOL, "pool": pool.name, "way": name, "made": made, "method": method,
         "budget": budget, "seed": seed, "curve": curve, "score": score, "best": best, "median": median,
+        "validation": validation, "best_validation": round(top, 6),
         "regret": None if score is None else round(best - score, 6), "seconds": round(trace.seconds, 3),
         "making": round(way.making if made else 0.0, 3), "trainings": trace.trainings,
         "thinking_seconds": round(thinking, 3), **(way.told or {}),
     }  # fmt: skip
 
 
-def judged(problem: Replay, trace: Trace, way: Way, made: bool) -> list[list[float]]:
-    """Seconds and test score of each pick; one below the best earlier full training does not count."""
+def judged(
+    pool: LearnedPool, problem: Replay, trace: Trace, way: Way, made: bool
+) -> list[tuple[float, float, float]]:
+    """Seconds, validation and test score of each pick; one that the search saw below the best full training
+    behind the copy does not count."""
     known = way.known if made else None
-    least = -math.inf if known is None else known[0]
     heard: dict[str, float] = {}
     for rung, outcome in problem.heard:
         if rung is problem.rungs[-1]:
             heard.setdefault(config_hash(outcome.config), outcome.score)
-    curve = [] if known is None else [[round(way.making, 3), round(known[1], 6)]]
+    found = [] if known is None else [(way.making, *known)]
     for seconds, config in trace.curve:
-        if heard.get(config_hash(config), math.inf) > least:
-            curve.append([round(seconds, 3), round(problem.judge(config), 6)])
-    return curve
+        if known is None or heard[config_hash(config)] > known[0]:
+            found.append((seconds, pool.pool.validation(config), problem.judge(config)))
+    return [(round(at, 3), round(val, 6), round(test, 6)) for at, val, test in found]
 
 
 def units(pool: LearnedPool, seeds: Sequence[int]) -> list[tuple[str, bool, str, float, int]]:

@@ -164,6 +164,10 @@ class Cells(Pool):
             self._supernets[seed % len(self._supernets)] if self._supernets else None,
         )  # fmt: skip
 
+    def validation(self, config: Config) -> float:
+        """The mean validation accuracy of a cell's full trainings."""
+        return float(np.mean(self._runs[self._places([config])[0]]))
+
     def copy_rungs(self, table: str, seed: int) -> list[RecordedRung]:
         """The rung of a copy, if there is one."""
         if not self._copies:
