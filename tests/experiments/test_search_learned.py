@@ -183,8 +183,18 @@ def test_differences_are_paired_by_seed():
 
 
 def test_on_filters_a_pick_after_the_budget_does_not_count():
-    found = [run("none", False, 0, 3.0, 30.0, pool="filters")]
-    found += [run("none", False, 1, 3.0, 30.0, pool="filters", curve=[[10.0, 2.0], [31.0, 4.0]])]
-    rows = body(learned_tables.learned_table("filters", found))
-    none = next(row for row in rows if row[0] == "no copy")
-    assert none[3] == "0.375 ± 0.125"
+    both = {"best_validation": 90.0, "validation": [[10.0, 89.5], [31.0, 90.0]]}
+    found = [run("none", False, 0, 3.0, 30.0, pool="filters", **both)]
+    found += [
+        run("none", False, 1, 3.0, 30.0, pool="filters", **{**both, "curve": [[10.0, 2.0], [31.0, 4.0]]})
+    ]
+    found += [run("random", False, 0, 3.0, 30.0, pool="filters", **{**both, "validation": []})]
+    rows = {row[0]: row[3:] for row in body(learned_tables.learned_table("filters", found))}
+    assert rows["no copy"] == ["0.375 ± 0.125", "", "0.500 ± 0.000", ""]
+    random = rows["400 random nodes, real validation nodes"]
+    assert random[:2] == ["0.250", "+0.000 [+0.000, +0.000]"]
+    assert random[2:] == ["-", "-"]  # no pick within the budget
+
+
+def test_a_table_without_records_says_so():
+    assert {row[3] for row in body(table("search-learned-cells", []))} == {"not run"}

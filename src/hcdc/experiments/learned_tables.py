@@ -14,6 +14,23 @@ from hcdc.experiments.search_tables import NOT_RUN, WORDS, Array, Record, bootst
 
 Row = tuple[str, bool, str]
 """A way, whether it was made in the search, and the method."""
+NOTHING: Row = ("none", False, "ladder")
+"""The ladder without a copy."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A figure of merit.
+
+    Attributes:
+        words: Its name in a column's head.
+        value: What a run loses.
+        against: Rows that the others are compared with, by their words.
+    """
+
+    words: str
+    value: Callable[[Record], float]
+    against: Mapping[str, Row]
 
 
 @dataclass(frozen=True)
@@ -22,13 +39,25 @@ class Shown:
 
     Attributes:
         rows: Its rows, in words.
-        beside: The way that the others are compared with, besides no copy, and its words.
-        normalised: Divide regret by that of the median candidate, and leave out picks after the budget.
+        measures: Its figures of merit at each budget.
     """
 
     rows: Mapping[Row, str]
-    beside: tuple[str, str]
-    normalised: bool = False
+    measures: Sequence[Measure]
+
+
+def normalised(r: Record) -> float:
+    """Regret over that of the median candidate; a pick after the budget does not count."""
+    return regret(r, r["budget"]) / float(r["best"] - r["median"])
+
+
+def unseen(r: Record) -> float:
+    """Points of validation below the best candidate by validation, at the end of the budget.
+
+    A run without a pick is left out (NaN).
+    """
+    reached = [score for at, score in r["validation"] if at <= r["budget"]]
+    return float(r["best_validation"] - reached[-1]) if reached else math.nan
 
 
 def _rivals(*names: str) -> dict[Row, str]:
@@ -49,7 +78,7 @@ SHOWN: Mapping[str, Shown] = {
             ("none", False, "ladder"): "no copy",
             **_rivals("parameters-short-full", "hyperband", "random"),
         },
-        ("real", "real images"),
+        [Measure("regret", regret, {"no copy": NOTHING, "real images": ("real", False, "ladder")})],
     ),
     "filters": Shown(
         {
@@ -63,17 +92,18 @@ SHOWN: Mapping[str, Shown] = {
             ("none", False, "ladder"): "no copy",
             **_rivals("hyperband", "random"),
         },
-        ("random", "random nodes"),
-        normalised=True,
+        [
+            Measure("regret", normalised, {"no copy": NOTHING}),
+            Measure("points below the best by validation", unseen, {"no copy": NOTHING}),
+        ],
     ),
 }
 
 
-def _values(runs: Sequence[Record], shown: Shown) -> dict[int, float]:
-    """Regret by seed."""
-    if not shown.normalised:
-        return {r["seed"]: regret(r) for r in runs}
-    return {r["seed"]: regret(r, r["budget"]) / (r["best"] - r["median"]) for r in runs}
+def _values(runs: Sequence[Record], measure: Measure) -> dict[int, float]:
+    """What each run loses, by seed."""
+    found = {r["seed"]: measure.value(r) for r in runs}
+    return {seed: value for seed, value in found.items() if not math.isnan(value)}
 
 
 def _difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> str:
@@ -86,32 +116,36 @@ def _difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> str:
 
 
 def learned_table(pool: str, found: Sequence[Record]) -> str:
-    """Regret at each budget, and the differences from no copy and from real examples."""
+    """What each way loses at each budget, and the differences from others."""
     shown = SHOWN[pool]
     by_row: dict[Row, list[Record]] = {}
     for r in found:
         if r["pool"] == pool:
             by_row.setdefault((r["way"], r["made"], r["method"]), []).append(r)
     budgets = sorted({r["budget"] for some in by_row.values() for r in some})
-    against = {"no copy": ("none", False, "ladder"), shown.beside[1]: (shown.beside[0], False, "ladder")}
+    columns = [(budget, measure) for budget in budgets for measure in shown.measures]
     rows = []
     for row, words in shown.rows.items():
-        own = by_row.get(row, [])
-        making = [r["making"] for r in own]
-        cells = [words, str(len({r["seed"] for r in own})), f"{np.mean(making):,.0f}" if making else NOT_RUN]
-        for budget in budgets:
-            here = _values([r for r in own if r["budget"] == budget], shown)
-            if own and not here:  # making it takes the whole budget
-                cells += ["-"] * (1 + len(against))
+        if not (own := by_row.get(row, [])):
+            continue
+        cells = [words, str(len({r["seed"] for r in own})), f"{np.mean([r['making'] for r in own]):,.0f}"]
+        for budget, measure in columns:
+            here = _values([r for r in own if r["budget"] == budget], measure)
+            if not here:  # making it takes the whole budget
+                cells += ["-"] * (1 + len(measure.against))
                 continue
             cells.append(mean_error(list(here.values())))
-            for other in against.values():
+            for other in measure.against.values():
                 theirs = [r for r in by_row.get(other, []) if r["budget"] == budget]
-                cells.append("" if row == other else _difference(here, _values(theirs, shown)))
+                cells.append("" if row == other else _difference(here, _values(theirs, measure)))
         rows.append(cells)
     head = ["the ladder's copy, or a rival", "runs", "seconds to make it"]
-    for budget in budgets:
-        head += [f"regret after {_time(budget)}", *(f"more than with {name}" for name in against)]
+    for budget, measure in columns:
+        head.append(f"{measure.words} after {_time(budget)}")
+        head += [f"more than with {name}" for name in measure.against]
+    if not rows:
+        head.append("regret")
+        rows = [[words, *[NOT_RUN] * (len(head) - 1)] for words in shown.rows.values()]
     return table_text(head, rows)
 
 
