@@ -82,12 +82,12 @@ class LearnedPool(ABC):
         """What a way is in the replay with this seed."""
 
     def problem(self, way: Way, made: bool, seed: int) -> Replay:
-        """The pool with a way in the place of its copy."""
+        """The pool with a way's rung instead of its copy; free rungs first, the others by price."""
         found = self.pool.problem("", seed).without("copy")
         for rung in way.rungs:
             rung.once = way.making if made else 0.0
-        at = next(i for i, rung in enumerate(found.rungs) if rung.name != "free")
-        found.rungs = [*found.rungs[:at], *way.rungs, *found.rungs[at:]]
+        last = found.rungs[-1]
+        found.rungs = [*sorted([*found.rungs[:-1], *way.rungs], key=lambda r: (r.share > 0, r.price)), last]
         return found
 
 
