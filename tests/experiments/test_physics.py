@@ -11,7 +11,7 @@ from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.core.sparse import SparseMatrix
 from hcdc.datasets import Graph, GraphData
-from hcdc.experiments import physics
+from hcdc.experiments import physics, physics_learned
 
 GNNS = physics.SPACES["gnns"]
 GOOD = {"filter": "gcn", "width": 128, "depth": 2, "lr": 0.02, "weight_decay": 0.01, "dropout": 0.1}
@@ -119,3 +119,21 @@ def test_shards_part_the_configurations(task, tmp_path, monkeypatch):
 def test_a_wrong_shard_is_refused(shard, tmp_path):
     with pytest.raises(InputError, match="NUMBER/COUNT"):
         physics.main(["--shard", shard, "--out", str(tmp_path / "pool.jsonl")])
+
+
+def test_a_learned_copy_scores_filters_with_their_own_training(task, monkeypatch):
+    monkeypatch.setattr(physics_learned, "HOW", {"steps": 27, "optimizer": "adamw"})
+    some = physics.configurations(physics.SPACES["filters"], 2)
+    idle = {**some[0], "lr": 1e-4}
+    few = {"trainings": 4, "companions": 8, "steps": 2, "check": 1}
+    made, *lines = physics_learned.record(task, {0: some[0], 1: idle, 5: some[1]}, 12, 7, few)
+    assert [line["number"] for line in lines] == [0, 1, 5]
+    assert made["full_trainings"] == len(made["probes"]["lam"]) == 4
+    assert 0 < made["seconds"]["full"] < made["seconds"]["making"]
+    assert (made["recipe"]["steps"], made["recipe"]["optimizer"]) == (27, "adamw")
+    assert lines[0]["score"] != lines[1]["score"]  # another learning rate
+    assert lines[0]["expected"] == pytest.approx(lines[1]["expected"])  # the process knows filters alone
+    assert all(line["seconds"] > 0 for line in lines)
+    best = physics_learned.best_probe(task, made["probes"])
+    assert 0 < best["val"] <= 1
+    assert 0 < best["test"] <= 1

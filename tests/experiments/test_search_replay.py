@@ -14,7 +14,7 @@ import pytest
 from hcdc.core import records
 from hcdc.core.errors import InputError
 from hcdc.experiments import rival_searches as rivals
-from hcdc.experiments import search_pools, search_replay
+from hcdc.experiments import search_learned, search_pools, search_replay
 from hcdc.experiments.replay_problem import Pool, SupernetRanking
 from hcdc.experiments.rival_dehb import Cube, dehb
 from hcdc.experiments.search_pools import RecordedRung, Replay
@@ -230,6 +230,30 @@ def cells(tmp_path_factory):
     rows = [f"{text},{value}" for text, value in zip(ops, rng.random(len(ops)))]
     (folder / f"{search_pools.DEVELOPMENT}.csv").write_text("\n".join(["ops,loss", *rows]))
     return folder
+
+
+def test_learned_copies_score_the_cells_that_judged_them(cells, tmp_path):
+    space = NASBench201()
+    judging = [c["cell"] for c in space.candidates()[:8]]
+    probes = [c["cell"] for c in space.candidates()[8:11]]
+    sizes = {"train_size": 500, "val_size": 200, "initialisations": 16}
+    records.append(tmp_path / "F", {"label": "truth", "cells": judging, **sizes})
+    for label, seed, draw in (("real-val", 100, None), ("hcdc-probes", 100, 1), ("hcdc-probes", 100, 0)):
+        line = {"label": label, "seed": seed, "draw": draw, "condense_seconds": 40.0, "judge_seconds": 4.0}
+        if draw is not None:
+            line |= {"probes": probes, "probe_scores": [0.5, 0.75, 0.25], "probe_tests": [0.9, 0.5, 0.1]}
+        records.append(tmp_path / "F", {**line, **sizes, "loss": [k + 10 * (draw or 0) for k in range(8)]})
+    pool = search_learned.LearnedCells(cells, tmp_path / "F")
+    real, first, second = pool.way("real", 0), pool.way("probes", 0), pool.way("probes", 1)
+    assert (real.making, real.known) == (40, None)
+    assert first.making == 40 + 3 * search_pools.PRICES["nas201-cifar10"]["full"]
+    assert first.known == (75, 50)
+    problem = pool.problem(second, True, 1)
+    assert [r.name for r in problem.rungs] == ["free", "copy", "short", "full"]
+    found = list(problem.rung("copy").run(problem.candidates(), 0))
+    assert [c["cell"] for c in problem.candidates()] == judging
+    assert [outcome.score for outcome in found] == [-10 - k for k in range(8)]
+    assert {outcome.seconds for outcome in found} == {0.5}
 
 
 def test_a_fresh_seed_sees_another_run_of_the_same_cell(cells):

@@ -201,6 +201,11 @@ class Recorded(Pool):
         given = {"pool": self.name}
         return Sampled(self.space, rungs, judged, best, median, self._features, spec=given)
 
+    def validation(self, config: Config) -> float:
+        """The mean validation score of a configuration's full trainings."""
+        runs = self._draws["full"][0].runs[self._place[config_hash(config)]]
+        return float(np.mean([score for score, _ in runs]))
+
     def _rung(self, name: str, seed: int) -> RecordedRung:
         """A rung whose trainings are the recorded runs, in an order that the replay's seed decides."""
         draws, turns = self._draws[name], numpy_stream(seed, "replay-runs", name).random(len(self._test))

@@ -84,6 +84,7 @@ class Cells(Pool):
             these names. None leaves the copy out.
         prices: Changes to `PRICES`.
         supernets: Files of `hcdc.experiments.supernet_pool`; replays take them in turn.
+        cells: The pool's cells; None takes all, or those that the copies have scored.
     """
 
     def __init__(
@@ -93,11 +94,14 @@ class Cells(Pool):
         copies: Sequence[str | Path] = (),
         prices: Mapping[str, float] | None = None,
         supernets: Sequence[str | Path] = (),
+        cells: Sequence[str] | None = None,
     ):
         super().__init__(name, PRICES[name], prices)
         self.space, self._some = NASBench201(), name.endswith(("-part", "-five"))
         self._cells = [str(config["cell"]) for config in self.space.candidates()]
-        if self._some:
+        if cells is not None:
+            self._cells, self._some = list(cells), True
+        elif self._some:
             if not copies:
                 raise InputError(f"pool '{name}' is made of the cells that a copy has scored; give --copies")
             known = [_rows(Path(file), ("loss",)) for file in copies]
@@ -150,11 +154,7 @@ class Cells(Pool):
         first, *others = FREE
         values = {name: self._looked_up(self._free[name]) for name in others}
         rungs = [RecordedRung("free", price["free"], price["full"], self._listed(self._free[first]), values)]
-        if self._copies:
-            loss = self._copies[seed % len(self._copies)]
-            rungs.append(
-                RecordedRung("copy", price["copy"], price["full"], self._listed(-loss), once=price["making"])
-            )
+        rungs += self.copy_rungs(table, seed)
         rungs.append(RecordedRung("short", price["short"], price["full"], self._listed(self._short)))
         rungs.append(RecordedRung("full", price["full"], price["full"], full))
         return Replay(
@@ -163,6 +163,21 @@ class Cells(Pool):
             self._every if self._some else None,
             self._supernets[seed % len(self._supernets)] if self._supernets else None,
         )  # fmt: skip
+
+    def validation(self, config: Config) -> float:
+        """The mean validation accuracy of a cell's full trainings."""
+        return float(np.mean(self._runs[self._places([config])[0]]))
+
+    def copy_rungs(self, table: str, seed: int) -> list[RecordedRung]:
+        """The rung of a copy, if there is one."""
+        if not self._copies:
+            return []
+        loss = self._copies[seed % len(self._copies)]
+        return [self.copy_rung(loss, self.prices["copy"], self.prices["making"])]
+
+    def copy_rung(self, loss: Array, price: float, once: float) -> RecordedRung:
+        """A copy that gives the pool's cells these losses ``[n]``: seconds of a trial, and of making it."""
+        return RecordedRung("copy", price, self.prices["full"], self._listed(-loss), once=once)
 
     def _places(self, configs: Sequence[Config]) -> list[int]:
         return [self._place[str(config["cell"])] for config in configs]

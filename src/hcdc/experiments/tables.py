@@ -31,6 +31,7 @@ from hcdc.experiments import (
     zoo_tables,
 )
 from hcdc.experiments._command import as_command
+from hcdc.experiments.learned_tables import LEARNED_TABLES
 from hcdc.experiments.markdown import filled, table_text
 from hcdc.experiments.nas201_draws import mean_text
 from hcdc.experiments.nas201_figures import write_figures
@@ -70,6 +71,7 @@ TABLES: dict[str, tuple[str | None, Callable[[Sequence[Record]], str]]] = {
     "cells-finite": ("cells-finite", cell_tables.finite_table),
     "speed": (None, speed_table),
     "against": (None, against_table),
+    **{name: ("search-learned", write) for name, write in LEARNED_TABLES.items()},
     **{name: ("search-replay", write) for name, write in {**SEARCH_TABLES, **RECORDED_TABLES}.items()},
 }
 """The protocol behind each table (None: benchmarks) and the function that writes it, by name."""
