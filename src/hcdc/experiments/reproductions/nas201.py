@@ -135,9 +135,21 @@ QUICK: dict[str, Any] = {
 SMALL: dict[str, Any] = {
     "recipes": ("calibrated",), "modes": ("probes",), "draws": 1, "cells": 24, "initialisations": 2,
     "per_class": 10, "val_per_class": 4,
-    "options": {"hcdc": {"companions": 12}},
+    "options": {
+        "hcdc": {"companions": 12},
+        "kcenter": {"steps": 240, "hidden": 32},
+        "herding": {"steps": 240, "hidden": 32},
+        "dc": {"iterations": 10, "outer": 10, "width": 32, "batch_real": 64},
+        "dsa": {"iterations": 10, "outer": 10, "width": 32, "batch_real": 64},
+        "dm": {"iterations": 100, "width": 32},
+        "kip": {"steps": 100, "width": 32, "batch": 500},
+        "tm": {
+            "iterations": 50, "student_steps": 10, "target_epochs": 1, "start_epochs": 2, "experts": 2,
+            "width": 32, "precision": "tf32",
+        },
+    },
 }  # fmt: skip
-"""Settings of ``small``: fewer images, cells and initialisations than the paper."""
+"""Settings of ``small``: fewer images, cells, initialisations and steps, narrower networks than the paper."""
 
 
 @register
