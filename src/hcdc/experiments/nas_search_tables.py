@@ -10,6 +10,7 @@ import numpy as np
 
 from hcdc.experiments.markdown import table_text
 from hcdc.experiments.search_pools import PRICES
+from hcdc.experiments.standing import standing
 
 Record = dict[str, Any]
 
@@ -142,15 +143,19 @@ def nas_search_table(found: Sequence[Record]) -> str:
     ours = rows(found)
     lines = []
     for name, published in PAPER.items():
-        lines.append([f"{name}, the paper's", *published])
+        lines.append([f"{name}, the paper's", *published, ""])
         for row in ours:
             if row.searcher == name:
                 some = [row.found.get(data) for data in DATA]
                 cells = [(one.seconds(), one.accuracy()) if one else (NOT_RUN, NOT_RUN) for one in some]
-                lines.append([row.words, *(text for pair in cells for text in pair)])
+                picks = {data: one.accuracies for data, one in row.found.items()}
+                lines.append(
+                    [row.words, *(text for pair in cells for text in pair), standing(picks, "hcdc", DATA)]
+                )
     head = ["searched by"]
     for words in DATA.values():
         head += [f"{words}, seconds of the search / with making and probes", "test accuracy, %"]
+    head.append("HCDC's cell is")
     told = [said for name in PAPER if (said := sentence([row for row in ours if row.searcher == name]))]
     return "\n\n".join([table_text(head, lines), *told])
 

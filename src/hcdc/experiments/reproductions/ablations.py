@@ -128,7 +128,10 @@ def no_response() -> Solver:
 @contextmanager
 def own_solvers() -> Iterator[None]:
     """Give this module's solvers a name while a variant runs: other users of `SOLVERS` should not see it."""
-    own = {"no-response": no_response, "exact-damped": functools.partial(exact, DAMPING)}
+    own: dict[str, Callable[..., Solver]] = {
+        "no-response": no_response,
+        "exact-damped": functools.partial(exact, DAMPING),
+    }
     SOLVERS.update(own)
     try:
         yield

@@ -18,16 +18,7 @@ from hcdc.core.recipe import Recipe
 from hcdc.core.settings import setting
 from hcdc.datasets import CondensedDataset
 from hcdc.evaluation import score
-from hcdc.experiments.reproductions._frame import (
-    Record,
-    Scale,
-    Table,
-    Unit,
-    Work,
-    mean_text,
-    register,
-    standing,
-)
+from hcdc.experiments.reproductions._frame import Record, Scale, Table, Unit, Work, mean_text, register
 from hcdc.experiments.reproductions._graphs import (
     GRAPHS,
     LARGE,
@@ -38,7 +29,8 @@ from hcdc.experiments.reproductions._graphs import (
     graph_sizes,
     graph_task,
 )
-from hcdc.experiments.reproductions.filters_80 import QUICK, Filters80
+from hcdc.experiments.reproductions.filters_80 import QUICK, Filters80, in_order
+from hcdc.experiments.standing import standings
 from hcdc.search.searchers import searcher
 from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import GraphTask
@@ -102,7 +94,7 @@ class GraphsRank(Filters80):
         return TrainedTruth(task.to(work.device), self.space(), full, device=work.device)
 
     def table(self, found: Sequence[Record]) -> Table:
-        head = ["graph", "method", "Corr.", "paper", "Perf., %", "paper", "HCDC is"]
+        head = ["graph", "method", "Corr.", "paper", "pairs in order", "Perf., %", "paper", "HCDC is"]
         rows = []
         for graph, records in by_graph(found).items():
             own: dict[str, list[Record]] = {}
@@ -113,17 +105,19 @@ class GraphsRank(Filters80):
                 for name, some in own.items()
                 if name != "whole"
             }
+            perfs = {name: [100 * r["found_test"] for r in some] for name, some in own.items()}
+            whole = perfs.pop("whole", [])
             for name, some in own.items():
-                perf = mean_text([100 * r["found_test"] for r in some], 1)
                 if name == "whole":
                     dataset = some[0]["unit"]["dataset"]
-                    rows.append([dataset, "Whole graph", "", "", perf, WHOLE.get(dataset, ""), ""])
+                    perf = mean_text(whole, 1)
+                    rows.append([dataset, "Whole graph", "", "", "", perf, WHOLE.get(dataset, ""), ""])
                     continue
-                paper = PAPER.get((graph, name), ("", ""))
-                place = standing(figures, "hcdc", TITLES) if name == "hcdc" else ""
-                rows.append(
-                    [graph, TITLES.get(name, name), mean_text(figures[name]), paper[0], perf, paper[1], place]
-                )
+                paper, perf = PAPER.get((graph, name), ("", "")), mean_text(perfs[name], 1)
+                pairs = [share for r in some if (share := in_order(r, r)) is not None]
+                place = standings(figures, perfs, "hcdc", TITLES) if name == "hcdc" else ""
+                ranked = mean_text(figures[name]), paper[0], mean_text(pairs)
+                rows.append([graph, TITLES.get(name, name), *ranked, perf, paper[1], place])
         return Table(head, rows)
 
 
