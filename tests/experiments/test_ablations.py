@@ -124,7 +124,10 @@ def test_the_exact_variant_makes_a_copy_and_is_compared_with_its_own_base(tmp_pa
     assert compared("exact-64", "base-64", corrs) == ["base-64", "+0.250"]
     assert compared("direct", "base", corrs) == ["base", "-0.250"]
     assert compared("base-64", "base", corrs) == compared("base", "base", corrs) == ["", ""]
-    assert compared("sequential", "batched", corrs) == ["batched", "not run"]
+    assert compared("sequential", "batched", corrs) == ["base", "not run"]
+    corrs |= {"sequential": {1: 0.125}}
+    assert compared("sequential", "batched", corrs) == ["base", "-0.375"]
+    assert compared("sequential", "batched", corrs | {"batched": {1: 0.25}}) == ["batched", "-0.125"]
 
 
 def test_probes_come_with_their_own_settings():

@@ -28,13 +28,11 @@ from hcdc.experiments.reproductions.cross_validation import ROWS as FOLD_ROWS
 from hcdc.experiments.reproductions.cross_validation import agreed, folds_in_order
 from hcdc.experiments.reproductions.filters_80 import in_order
 from hcdc.experiments.reproductions.nested_problems import WORDS as NESTED_WORDS
-from hcdc.experiments.standing import LEVEL, Other, place, plain
+from hcdc.experiments.standing import LEVEL, Other, Reached, place, plain
 from hcdc.experiments.zoo_tables import ROWS, SPACES, WEIGHTED
 from hcdc.reporting import write_figure
 
 Record = dict[str, Any]
-Reached = tuple[float, Interval]
-"""A mean and its interval; the interval of one seed is NaN."""
 
 TABLED = (
     "ablations",

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from hcdc.core.ranks import Interval, mean_interval
 
 LEVEL = 0.9
+Reached = tuple[float, Interval]
+"""A mean and its interval; the interval of one seed is NaN."""
 Other = tuple[float, Interval]
 """The mean of another ranking, and the interval of HCDC's paired gain over it; NaN for one seed."""
 
@@ -40,13 +42,19 @@ def standing(
 
     One seed has no interval, so it is first or beaten. ``words`` say the names of others.
     """
-    others = {name: values for name, values in figures.items() if name != ours and values}
-    if not others or not figures.get(ours):
+    return stands(
+        {name: mean_interval(list(values)) for name, values in figures.items() if values}, ours, words
+    )
+
+
+def stands(found: Mapping[str, Reached], ours: str, words: Mapping[str, str] | None = None) -> str:
+    """`standing` from means and intervals."""
+    others = [name for name in found if name != ours]
+    if not others or ours not in found:
         return ""
-    means = {name: mean_interval(list(values)) for name, values in others.items()}
-    best = max(means, key=lambda name: means[name][0])
+    best = max(others, key=lambda name: found[name][0])
     told = (words or {}).get(best, best)
-    (mean, own), (other, its) = mean_interval(list(figures[ours])), means[best]
+    (mean, own), (other, its) = found[ours], found[best]
     if mean == other or (own.low <= its.high and its.low <= own.high):  # False without an interval
         return f"tied with {told}"
     return "first" if mean > other else f"beaten by {told}"

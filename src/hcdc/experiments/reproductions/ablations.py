@@ -373,9 +373,10 @@ def number(value: float | None) -> float:
 
 
 def compared(name: str, against: str, corrs: dict[str, dict[int, float]]) -> list[str]:
-    """What a variant is compared with, and the difference; empty for a base."""
+    """What a variant is compared with (the base until that was run), and the difference; empty for a base."""
     if name.startswith("base"):
         return ["", ""]
+    against = against if against in corrs else "base"
     if against not in corrs or name not in corrs:
         return [against, "not run"]
     return [against, gain(corrs[name], corrs[against])]

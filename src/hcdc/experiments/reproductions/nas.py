@@ -24,11 +24,10 @@ from hcdc.core.settings import setting
 from hcdc.datasets import CondensedDataset, ImageData
 from hcdc.experiments._command import check_names, rounded
 from hcdc.experiments.nas_search_tables import DATA as TITLES
-from hcdc.experiments.nas_search_tables import PAPER, Found
+from hcdc.experiments.nas_search_tables import PAPER, Found, place
 from hcdc.experiments.reinforce_replay import REPLAYS, replays
 from hcdc.experiments.reproductions._frame import Record, Reproduction, Scale, Table, Unit, Work, register
 from hcdc.experiments.reproductions.nas201 import TUNING, copy_plan, default_table
-from hcdc.experiments.standing import standing
 from hcdc.search.searchers import searcher
 from hcdc.spaces import NASBench201
 from hcdc.tasks import ImageTask
@@ -134,8 +133,8 @@ class NAS(Reproduction):
             at = 2 * DATA.index(kind)
             seconds, accuracy = PAPER[ROWS[name]][at : at + 2]
             rows.append([name, TITLES[kind], recipe, own.seconds(), seconds, own.accuracy(), accuracy])
-            picks = {k: f.accuracies for (n, k, r), f in every.items() if (n, r) == (name, recipe)}
-            rows[-1].append(standing(picks, "hcdc", TITLES) if kind == "hcdc" else "")
+            beside = {k: f for (n, k, r), f in every.items() if (n, r) == (name, recipe)}
+            rows[-1].append(place(beside) if kind == "hcdc" else "")
         return Table(head, rows, ["the paper's seconds leave out the making of the copy and the probes"])
 
 
