@@ -7,19 +7,24 @@ import pytest
 import torch
 
 import hcdc
+from hcdc.condensers.validation._settings import Alignment
 from hcdc.experiments.reproductions._frame import Work
-from hcdc.experiments.reproductions._run import key
+from hcdc.experiments.reproductions._run import key, reproduce
 from hcdc.experiments.reproductions.ablations import (
     BASE,
+    DAMPING,
     RANK,
     VARIANTS,
     Ablations,
     Factorised,
     ImplicitOnly,
     LearnedLabels,
+    compared,
     derived,
+    frequent,
     gain,
     no_response,
+    own_solvers,
 )
 from hcdc.hypergrad import conjugate_gradient, hypergradient, response_hypergradient, solve_response
 from hcdc.spaces import PolynomialFilter
@@ -76,9 +81,53 @@ def test_every_variant_changes_one_plan(tmp_path):
     what = Ablations(graphs=("embedded:12",))
     units = what.units([100])
     assert len(units) == len(VARIANTS)
-    changed = [(v.options, v.planned, v.task) for name, v in VARIANTS.items() if name != "base"]
-    assert all(options or planned or task is not GraphTask for options, planned, task in changed)
-    assert all(BASE.get(key) != value for options, _, _ in changed for key, value in options.items())
+    assert all(unit["changes"] for unit in units if unit["variant"] != "base")
+    options = [variant.options for variant in VARIANTS.values()]
+    assert all(BASE.get(key) != value for changed in options for key, value in changed.items())
+
+
+def test_only_the_schedule_differs_between_batched_and_sequential():
+    """The base's points, theta and anchors are Algorithm 1's; both take 80 steps on S_val."""
+    one, two = VARIANTS["batched"].options, VARIANTS["sequential"].options
+    own = {"points", "steps", "theta_steps", "schedule"}
+    assert {k: v for k, v in one.items() if k not in own} == {k: v for k, v in two.items() if k not in own}
+    assert one["steps"] == two["trajectories"] * two["theta_steps"]
+    assert one["points"] * Alignment().lam_every == two["theta_steps"]
+    assert VARIANTS["sequential"].against == "batched"
+
+
+def test_the_exact_inverse_is_damped_as_the_base_is():
+    base = Alignment()
+    assert (base.solver, base.damping) == ("conjugate_gradient", DAMPING)
+    data = frequent(hcdc.data("embedded"), 3)
+    task = GraphTask(data).bind(PolynomialFilter(width=2))
+    assert task.train.graph.x.shape[1] == 3
+    for part in (task.train, task.val):
+        task.prepare(part)
+    params = task.init(torch.Generator().manual_seed(0))
+    lam = torch.tensor([0.3, 0.5, 0.2, -0.1])
+    with own_solvers():
+        solver = Alignment(solver="exact-damped").make_solver()
+    found = hypergradient(task, params, lam, task.train, task.val, solver)
+    expected = hypergradient(task, params, lam, task.train, task.val, conjugate_gradient(200, DAMPING))
+    torch.testing.assert_close(found.implicit, expected.implicit, rtol=1e-3, atol=1e-6)
+    assert float(found.diagnostics.residual) < 1e-4
+
+
+def test_the_exact_variant_makes_a_copy_and_is_compared_with_its_own_base(tmp_path):
+    what = Ablations.at("smoke", {"variants": ("base-64", "exact-64")})
+    units = what.units([100])
+    assert units[1]["changes"] == {"solver": "exact-damped", "width": 8, "words": 64}
+    found = reproduce(what, [100], tmp_path / "out.jsonl").table.rows
+    assert [row[4] for row in found] == ["", "base-64"]
+    corrs = {"base": {1: 0.5}, "base-64": {1: 0.5}, "exact-64": {1: 0.75}, "direct": {1: 0.25}}
+    assert compared("exact-64", "base-64", corrs) == ["base-64", "+0.250"]
+    assert compared("direct", "base", corrs) == ["base", "-0.250"]
+    assert compared("base-64", "base", corrs) == compared("base", "base", corrs) == ["", ""]
+    assert compared("sequential", "batched", corrs) == ["base", "not run"]
+    corrs |= {"sequential": {1: 0.125}}
+    assert compared("sequential", "batched", corrs) == ["base", "-0.375"]
+    assert compared("sequential", "batched", corrs | {"batched": {1: 0.25}}) == ["batched", "-0.125"]
 
 
 def test_probes_come_with_their_own_settings():

@@ -90,7 +90,9 @@ def test_the_table_has_the_papers_number_beside_ours():
     def record(label, seed, value):
         unit = {"dataset": "cora", "size": 35, "method": label, "seed": seed}
         figures = {"spearman": value, "selected_test_accuracy": 0.8}
-        return {"label": label, "unit": unit, "rivals": [{"name": "real-val", **figures}], **figures}
+        scores = {"truth": [1.0, 2.0, 3.0], "proxy": [1.0, 3.0, 2.0]}
+        rivals = [{"name": "real-val", **figures, "calibration": 0.75}]
+        return {"label": label, "unit": unit, "rivals": rivals, **figures, **scores}
 
     found = [record("hcdc", seed, 0.9 + seed / 1000) for seed in (0, 1, 2)]
     found += [record("random", seed, 0.5 + seed / 1000) for seed in (0, 1, 2)]
@@ -100,5 +102,7 @@ def test_the_table_has_the_papers_number_beside_ours():
         ["cora:35", "HCDC", "0.90 ± 0.00 (3)", "0.80 ± .03"],
         ["cora:35", "Random", "0.50 ± 0.00 (3)", "0.29 ± .08"],
     ]
-    assert [row[-1] for row in table.rows] == ["first", ""]
-    assert Filters80.at("paper").table(rival).rows[0][-1] == "tied with real-val"
+    assert [row[-1] for row in table.rows] == ["Corr. first; Perf. tied with Random", ""]
+    rows = Filters80.at("paper").table(rival).rows
+    assert rows[0][-1] == "Corr. tied with real-val; Perf. tied with real-val"
+    assert [row[4] for row in rows] == ["0.67 ± 0.00 (3)", "0.75 ± 0.00 (3)"]  # computed, and as recorded

@@ -27,6 +27,7 @@ def test_a_curve_steps_where_the_incumbent_changes():
     seconds, test = curve(one)
     assert seconds.tolist() == [11.0, 16.0, 16.0]
     assert test.tolist() == [0.3, 0.7, 0.7]
+    assert curve(one, making=False)[0].tolist() == [1.0, 6.0, 6.0]
     assert np.isnan(at((seconds, test), 10.9))
     assert (at((seconds, test), 12.0), at((seconds, test), 16.0)) == (0.3, 0.7)
 
@@ -58,4 +59,5 @@ def test_a_panel_shows_means_and_says_of_how_many_seeds():
 def test_a_copy_that_is_made_too_late_has_no_incumbent_at_the_seconds_of_the_original():
     late = record(0, "copy", [1.0], [0.5], [0.2], condensing=60.0)
     rows = GraphNASCurve().table([late, record(0, "whole", [5.0], [0.5], [0.3])]).rows
-    assert [row[-2] for row in rows] == ["none yet", "30.0 (1)"]
+    assert [row[-3] for row in rows] == ["none yet", "30.0 (1)"]
+    assert [row[-2] for row in rows] == ["beaten by original", ""]

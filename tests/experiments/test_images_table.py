@@ -38,16 +38,16 @@ def rows(found):
 def test_a_perfect_copy_finds_the_best_cell_and_a_reversed_one_the_worst(found):
     table = rows(found)
     assert table["DM"][2] == "1.00 (2)"
-    assert table["DM"][3] == table["the best cell"][3]
-    assert table["TM"][2] == "-1.00 (1)"
-    assert float(table["TM"][3]) < 51
-    assert table["DM"][-2] == "-0.10 ± 0.15"
+    assert table["DM"][4] == table["the best cell"][4]
+    assert (table["TM"][2], table["DM"][3], table["TM"][3]) == ("-1.00 (1)", "1.00", "0.00")
+    assert float(table["TM"][4]) < 51
+    assert table["DM"][-3] == "-0.10 ± 0.15"
 
 
 def test_what_was_not_run_is_empty_or_left_out(found):
     table = rows(found)
     assert set(table) == {"DM", "TM", "the best cell"}
-    assert table["DM"][4:8] == ["", "", "", ""]
+    assert table["DM"][5:11] == [""] * 6
 
 
 def test_further_random_copies_are_those_of_hcdc(found):

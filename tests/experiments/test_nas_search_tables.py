@@ -38,10 +38,10 @@ def test_runs_are_averaged_and_every_second_is_counted():
     assert paper[:3] == ["DARTS-PT, the paper's", "37.1", "89.4 ± 0.3"]
     assert ours == [
         "DARTS-PT: 1 cell per stage, 100 and 5 x 5 epochs in batches of 64", "10.0 / 10.0", "90.0 (1)",
-        "not run", "not run", "10.0 / 1,576", "92.0 ± 1.0 (3)", "not run", "not run",
+        "not run", "not run", "10.0 / 1,576", "92.0 ± 1.0 (3)", "not run", "not run", "first",
     ]  # fmt: skip
     assert "batches of 256" in other[0]
-    assert other[-2:] == ["300 / 300", "94.0 (1)"]
+    assert other[-3:] == ["300 / 300", "94.0 (1)", ""]
     assert reinforced[0] == "REINFORCE, the paper's"
 
 
@@ -55,7 +55,13 @@ def test_replays_have_an_interval_and_the_best_probe_is_told():
     ]
     ours = {line[0]: line for line in lines(found)}
     whole = ours["REINFORCE: 100 of 120 cells, calibrated recipe (original: 200 epochs)"]
-    assert whole[5:] == ["20.0 / 1,586", "91.0 [90.1, 91.9]", "20.0 / 60.0", "95.0 [95.0, 95.0]"]
+    assert whole[5:] == [
+        "20.0 / 1,586",
+        "91.0 [90.1, 91.9]",
+        "20.0 / 60.0",
+        "95.0 [95.0, 95.0]",
+        "beaten by Original",
+    ]
     short = ours["REINFORCE: 100 of 120 cells, published recipe (original: 12 epochs)"]
     assert short[1:7] == ["not run"] * 6
     assert tables.table("nas-search", found).endswith(

@@ -33,7 +33,8 @@ def body(text):
 def ranked(label, seed, value, dataset="cora", **rivals):
     others = [{"name": name, "spearman": v} for name, v in rivals.items()]
     record = {"protocol": "filters-80", "label": label, "dataset": dataset, "train_size": 35, "seed": seed}
-    return {**record, "spearman": value, "rivals": others}
+    scores = {"truth": [1.0, 2.0, 3.0], "proxy": [1.0, 3.0, 2.0]}
+    return {**record, **scores, "spearman": value, "rivals": others}
 
 
 def test_a_place_is_first_tied_or_beaten():
@@ -62,12 +63,17 @@ def test_graphs_stand_among_copies_and_among_all():
     found = [ranked("hcdc", s, 0.9 + s / 100, **{"equal-cost": 0.99 + s / 1000}) for s in range(3)]
     found += [ranked("random", s, 0.3 + s / 100) for s in range(3)]
     found += [ranked("random", 0, 0.3, dataset="pubmed"), ranked("hcdc", 0, None, dataset="citeseer")]
-    ((label, setting, ours, paper, copies, rivals),) = graph_rows(found, "tab:graphs", {})
-    assert (label, setting, paper) == ("tab:graphs", "cora, 35 nodes", "none")
+    ((label, setting, ours, pairs, paper, copies, rivals),) = graph_rows(found, "tab:graphs", {})
+    assert (label, setting, pairs, paper) == ("tab:graphs", "cora, 35 nodes", "0.67", "none")
     assert math.isclose(ours[0], 0.91)
     assert (list(copies), list(rivals)) == (["random"], ["full data, one-seed training"])
     (row,) = body(standings_table(found))
-    assert row[3:] == ["0.80", "first, before random (0.31)", "beaten by full data, one-seed training (0.99)"]
+    assert row[3:] == [
+        "0.80",
+        "0.67",
+        "first, before random (0.31)",
+        "beaten by full data, one-seed training (0.99)",
+    ]
 
 
 def test_weighted_nodes_stand_beside_their_own_rivals():
@@ -91,7 +97,7 @@ def test_weighted_nodes_stand_beside_their_own_rivals():
 
 def test_intervals_of_correlations_end_at_one():
     wide = [ranked("hcdc", 0, 0.9), ranked("hcdc", 1, -0.9)]
-    ((*_, told, _, _, _),) = body(standings_table(wide))
+    ((*_, told, _, _, _, _),) = body(standings_table(wide))
     assert told == "0.00 [-1.00, 1.00]"
 
 
@@ -106,8 +112,8 @@ def folds(seed, percent, settings="a", **by):
 def test_folds_are_ranked_by_loss():
     same, turned = [1.0, 2.0, 3.0], [3.0, 2.0, 1.0]
     every = {"random": turned, "gm": turned, "dm": turned, "early": same, "gm-real": same, "hcdc": same}
-    ((_, setting, ours, paper, copies, rivals),) = fold_rows([folds(0, 2, **every)])
-    assert (setting, ours[0], paper) == ("c/n 2 %", 1.0, "0.91")
+    ((_, setting, ours, pairs, paper, copies, rivals),) = fold_rows([folds(0, 2, **every)])
+    assert (setting, ours[0], pairs, paper) == ("c/n 2 %", 1.0, "1.00", "0.91")
     assert [value for value, _ in copies.values()] == [-1.0] * 3
     assert [value for value, _ in rivals.values()] == [1.0, 1.0]
 
@@ -118,13 +124,16 @@ def test_hcdc_stands_beside_the_nested_problems():
     found = [{**record, "found": {name: {"spearman": v} for name, v in figures.items()}}]
     (row,) = body(standings_table(found))
     assert row[2:4] == ["0.90", "none"]
-    assert row[4] == row[5] == "first, before both by the naive nested problem (0.50)"
+    assert row[5] == row[6] == "first, before both by the naive nested problem (0.50)"
 
 
 def test_records_of_one_setting_are_shown():
     found = [folds(0, 2, "a"), folds(1, 2, "b"), folds(2, 2, "b"), {"protocol": "cross-validation"}]
     assert [r["seed"] for r in own("cross-validation", found)] == [1, 2]
     assert own("cross-validation", []) == []
+    trained = folds(4, 2, "d")
+    trained["unit"]["benchmark"] = "cifar10-trained"  # another truth, so another table
+    assert [r["seed"] for r in own("cross-validation", [*found, trained])] == [1, 2, 4]
     other = folds(3, 2, "c")
     other["unit"]["dataset"] = "digits"
     assert [r["seed"] for r in own("cross-validation", [*found, other])] == [1, 2, 3]

@@ -23,7 +23,8 @@ from hcdc.experiments.reproductions import (
     parse_shard,
     reproduce,
 )
-from hcdc.experiments.reproductions._frame import mean_text, standing
+from hcdc.experiments.reproductions._frame import mean_text
+from hcdc.experiments.standing import standing
 from hcdc.spaces import NASBenchGraph, operations
 from hcdc.truth import COLUMNS, GRAPH_COLUMNS, GRAPHS
 

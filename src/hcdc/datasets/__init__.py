@@ -9,6 +9,7 @@ from hcdc.datasets._graph import Graph, GraphData, Matrix, Nodes, normalise_dens
 from hcdc.datasets._image_data import image_data
 from hcdc.datasets._images import ImageData, Images, channel_statistics, normalised
 from hcdc.datasets._labelled import Examples, LabelledSet, register_kind
+from hcdc.datasets._nodes import node_data
 from hcdc.datasets._table import Rows, TableData
 from hcdc.datasets._trial_data import Effort, TrialData
 
@@ -35,6 +36,7 @@ __all__ = [
     "data",
     "fingerprint",
     "image_data",
+    "node_data",
     "normalise_dense",
     "normalised",
     "record_path",

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hcdc.core.ranks import spearman
+from hcdc.core.ranks import calibration, spearman
 from hcdc.experiments.markdown import table_text
 from hcdc.experiments.nas201_draws import (
     DRAWS,
@@ -102,6 +102,10 @@ class Judged:
         """Mean over runs of Spearman's correlation with a truth on all cells."""
         ranked = self.rows[name]
         return float(pooled(ranked, [spearman(truth, one.scores) for one in ranked]).mean())
+
+    def in_order(self, name: str) -> list[float]:
+        """Share of pairs of cells that each run orders as the table does, eq. (HC)."""
+        return [calibration(self.truth, one.scores) for one in self.rows[name]]
 
     def regret(self, name: str, probes: bool = False) -> dict[str, Array]:
         """`Regrets.figures` or, for the probes alone, `Regrets.of_probes`, ``[runs, draws]`` each."""

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from hcdc.core.ranks import Interval, mean_interval
 from hcdc.experiments.markdown import table_text
 from hcdc.experiments.search_pools import PRICES
+from hcdc.experiments.standing import Reached, stands
 
 Record = dict[str, Any]
 
@@ -75,6 +77,13 @@ class Found:
     def seconds(self) -> str:
         return f"{_number(self.search)} / {self.whole()}"
 
+    def reached(self) -> Reached:
+        """Mean accuracy and its interval; that of replays, which share their cells, is their 5 - 95 %."""
+        if len(self.accuracies) < MANY:
+            return mean_interval(self.accuracies)
+        low, high = np.quantile(self.accuracies, [0.05, 0.95])
+        return self.mean, Interval(float(low), float(high), 0.9)
+
     def accuracy(self) -> str:
         values = self.accuracies
         if len(values) >= MANY:
@@ -137,20 +146,26 @@ def rows(found: Sequence[Record]) -> list[Row]:
     return [Row(*key, {data: Found.of(some) for data, some in own.items()}) for key, own in groups.items()]
 
 
+def place(found: Mapping[str, Found]) -> str:
+    """Where the cells found on HCDC's copy stand, by test accuracy."""
+    return stands({data: one.reached() for data, one in found.items()}, "hcdc", DATA)
+
+
 def nas_search_table(found: Sequence[Record]) -> str:
     """The paper's table with ours, and a sentence for each searcher."""
     ours = rows(found)
     lines = []
     for name, published in PAPER.items():
-        lines.append([f"{name}, the paper's", *published])
+        lines.append([f"{name}, the paper's", *published, ""])
         for row in ours:
             if row.searcher == name:
                 some = [row.found.get(data) for data in DATA]
                 cells = [(one.seconds(), one.accuracy()) if one else (NOT_RUN, NOT_RUN) for one in some]
-                lines.append([row.words, *(text for pair in cells for text in pair)])
+                lines.append([row.words, *(text for pair in cells for text in pair), place(row.found)])
     head = ["searched by"]
     for words in DATA.values():
         head += [f"{words}, seconds of the search / with making and probes", "test accuracy, %"]
+    head.append("HCDC's cell is")
     told = [said for name in PAPER if (said := sentence([row for row in ours if row.searcher == name]))]
     return "\n\n".join([table_text(head, lines), *told])
 

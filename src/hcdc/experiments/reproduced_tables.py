@@ -16,26 +16,23 @@ import numpy as np
 
 from hcdc.core.ranks import Interval, mean_interval
 from hcdc.experiments.graph_tables import COPIES, PAPER, RIVALS, key, scores
-from hcdc.experiments.images_table import images_table
+from hcdc.experiments.images_table import cells_beside, images_table
 from hcdc.experiments.markdown import table_text
-from hcdc.experiments.nas201_draws import Resampled
-from hcdc.experiments.nas201_rankings import ALL, kind_of
+from hcdc.experiments.nas201_draws import pooled
+from hcdc.experiments.nas201_rankings import kind_of
 from hcdc.experiments.nas201_tables import Judged
 from hcdc.experiments.pipeline_figure import draw_pipeline
 from hcdc.experiments.reproductions import REPRODUCTIONS
 from hcdc.experiments.reproductions.cross_validation import PAPER as PAPER_FOLDS
 from hcdc.experiments.reproductions.cross_validation import ROWS as FOLD_ROWS
-from hcdc.experiments.reproductions.cross_validation import agreed
+from hcdc.experiments.reproductions.cross_validation import agreed, folds_in_order
+from hcdc.experiments.reproductions.filters_80 import in_order
 from hcdc.experiments.reproductions.nested_problems import WORDS as NESTED_WORDS
+from hcdc.experiments.standing import LEVEL, Other, Reached, place, plain
 from hcdc.experiments.zoo_tables import ROWS, SPACES, WEIGHTED
 from hcdc.reporting import write_figure
 
 Record = dict[str, Any]
-LEVEL = 0.9
-Reached = tuple[float, Interval]
-"""A mean and its interval; the interval of one seed is NaN."""
-Other = tuple[float, Interval]
-"""The mean of another ranking, and the interval of HCDC's paired gain over it; NaN for one seed."""
 
 TABLED = (
     "ablations",
@@ -59,7 +56,9 @@ def own(name: str, found: Sequence[Record]) -> list[Record]:
     """The records of a result that its table can read, at one scale for each data set: the settings that the
     most have."""
     mine = [r for r in found if r.get("protocol") == REPRODUCTIONS[name].protocol and "unit" in r]
-    settings = [(r["unit"].get("dataset"), repr(r["unit"]["settings"])) for r in mine]
+    settings = [
+        (r["unit"].get("benchmark", r["unit"].get("dataset")), repr(r["unit"]["settings"])) for r in mine
+    ]
     counts = Counter(settings)
     most = {dataset: given for (dataset, given), _ in reversed(counts.most_common())}
     return [r for r, (dataset, given) in zip(mine, settings) if most[dataset] == given]
@@ -93,22 +92,6 @@ def write_reproduced_figures(found: Sequence[Record], folder: Path) -> None:
 # --- where HCDC stands --------------------------------------------------------------------------------------
 
 
-def place(mean: float, others: Mapping[str, Other]) -> str:
-    """First, tied with the best other (the interval of the difference holds 0), or beaten by it.
-
-    One run has no interval, so it is first or beaten.
-    """
-    if not others:
-        return "alone"
-    best = max(others, key=lambda name: others[name][0])
-    other, gain = others[best]
-    told = f"{best} ({other:.2f})"
-    if mean == other or gain.low <= 0 <= gain.high:  # False without an interval
-        return f"tied with {told}"
-    ahead = mean > other if math.isnan(gain.low) else gain.low > 0
-    return f"first, before {told}" if ahead else f"beaten by {told}"
-
-
 def beside(ours: Mapping[Any, float], theirs: Mapping[Any, float]) -> Other | None:
     """The mean of another ranking over its seeds, and HCDC's gain over it on the seeds of both."""
     own, other = ({s: v for s, v in some.items() if not math.isnan(v)} for some in (ours, theirs))
@@ -133,13 +116,15 @@ def text(found: Reached) -> str:
     return f"{mean:.2f} [{max(interval.low, -1):.2f}, {min(interval.high, 1):.2f}]"
 
 
-def plain(words: str) -> str:
-    """Words without emphasis."""
-    return words.replace("*", "")
+def share(values: Sequence[float | None]) -> str:
+    """A share of pairs in order: the mean of the defined values."""
+    known = [value for value in values if value is not None and not math.isnan(value)]
+    return f"{sum(known) / len(known):.2f}" if known else ""
 
 
-Row = tuple[str, str, Reached, str, dict[str, Other], dict[str, Other]]
-"""Result, setting, HCDC's figure, the paper's, and the figures of other copies and of other rankings."""
+Row = tuple[str, str, Reached, str, str, dict[str, Other], dict[str, Other]]
+"""Result, setting, HCDC's figure, its share of pairs in order, the paper's figure, and the figures of other
+copies and of other rankings."""
 
 
 def graph_rows(
@@ -167,7 +152,9 @@ def graph_rows(
         rivals = {plain(words): known[n] for n, words in others.items() if n in known}
         printed = f"{paper[column]:.2f}" if column in paper else "none"
         told = ", weighted validation nodes" if way == WEIGHTED else ""
-        rows.append((label, f"{column[0]}, {column[1]} nodes{told}", mine, printed, copies, rivals))
+        pairs = share([in_order(r, r) for r in some if r["label"] == way and key(r) == column])
+        setting = f"{column[0]}, {column[1]} nodes{told}"
+        rows.append((label, setting, mine, pairs, printed, copies, rivals))
     return rows
 
 
@@ -205,15 +192,11 @@ def cell_rows(found: Sequence[Record]) -> list[Row]:
         values = judged.agreement(judged.mine)
         low, high = np.nanquantile(values, [0.05, 0.95])
         ours = float(np.nanmean(values)), Interval(float(low), float(high), LEVEL)
-        resampled = Resampled(judged.truth, judged.rows[judged.mine])
-        others: dict[str, Other] = {}
-        for name, ranked in judged.rows.items():
-            if "HCDC" not in name and name != ALL:
-                _, least, most = resampled.gains(ranked)
-                others[plain(name)] = float(judged.agreement(name).mean()), Interval(least, most, LEVEL)
+        pairs = pooled(judged.rows[judged.mine], judged.in_order(judged.mine))
+        others = cells_beside(judged)
         copies = {n: v for n, v in others.items() if " copy, " in n}
         rivals = {n: v for n, v in others.items() if n not in copies}
-        rows.append(("tab:images", words, ours, printed, copies, rivals))
+        rows.append(("tab:images", words, ours, share(list(pairs)), printed, copies, rivals))
     return rows
 
 
@@ -231,7 +214,8 @@ def fold_rows(found: Sequence[Record]) -> list[Row]:
         copies = {FOLD_ROWS[n]: known[n] for n in ("random", "gm", "dm") if n in known}
         rivals = {FOLD_ROWS[n]: known[n] for n in ("early", "gm-real") if n in known}
         printed = PAPER_FOLDS.get(f"{percent}%", {}).get("hcdc", "none")
-        rows.append(("tab:cv-image", f"c/n {percent} %", ours, printed, copies, rivals))
+        pairs = share([folds_in_order(r, "hcdc") for r in some])
+        rows.append(("tab:cv-image", f"c/n {percent} %", ours, pairs, printed, copies, rivals))
     return rows
 
 
@@ -247,7 +231,8 @@ def nested_rows(found: Sequence[Record]) -> list[Row]:
         other = None if name.startswith("hcdc") else beside(figures["hcdc"], figures[name])
         if other is not None:
             others[words] = other
-    return [("eq. (HCDC-bl)", "tiny tables", ours, "none", others, {})]
+    pairs = share([r["found"]["hcdc"].get("calibration") for r in mine])
+    return [("eq. (HCDC-bl)", "tiny tables", ours, pairs, "none", others, {})]
 
 
 def standings_table(found: Sequence[Record]) -> str:
@@ -260,18 +245,27 @@ def standings_table(found: Sequence[Record]) -> str:
         *nested_rows(found),
     ]
     lines = [
-        [label, setting, text(ours), paper, place(ours[0], copies), place(ours[0], {**copies, **rivals})]
-        for label, setting, ours, paper, copies, rivals in rows
+        [
+            label,
+            setting,
+            text(ours),
+            paper,
+            pairs,
+            place(ours[0], copies),
+            place(ours[0], {**copies, **rivals}),
+        ]
+        for label, setting, ours, pairs, paper, copies, rivals in rows
     ]
     head = [
         "result",
         "setting",
         "HCDC's Corr.",
         "paper",
+        "pairs in order",
         "among copies, HCDC is",
         "among all rankings, HCDC is",
     ]
-    return table_text(head, lines or [["not run", *[""] * 5]])
+    return table_text(head, lines or [["not run", *[""] * 6]])
 
 
 def listing_table(found: Sequence[Record]) -> str:

@@ -27,6 +27,9 @@ REASONS = {
     DIVERGING: "diverging",
 }
 
+ROWS = 64
+"""Rows of a dense matrix made at once by `exact`, which bounds the memory."""
+
 
 class Diagnostics(NamedTuple):
     """How a solve went.
@@ -250,7 +253,7 @@ def exact(damping: float = 0.0) -> Solver:
             )
         product = damped(matvec, damping)
         basis = torch.eye(len(b), dtype=b.dtype, device=b.device)
-        matrix = vmap(lambda row: flatten(product(unflatten(row, rhs))))(basis)
+        matrix = vmap(lambda row: flatten(product(unflatten(row, rhs))), chunk_size=ROWS)(basis)
         values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
         x = vectors @ ((vectors.mT @ b) / values)
         residual = torch.linalg.vector_norm(b - matrix @ x) / _safe(torch.linalg.vector_norm(b))

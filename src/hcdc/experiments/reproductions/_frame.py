@@ -199,22 +199,3 @@ def mean_text(values: Sequence[float], digits: int = 2) -> str:
     mean, interval = mean_interval(known)
     spread = "" if math.isnan(interval.low) else f" ± {interval.high - mean:.{digits}f}"
     return f"{mean:.{digits}f}{spread} ({len(known)})"
-
-
-def standing(
-    figures: Mapping[str, Sequence[float]], ours: str, words: Mapping[str, str] | None = None
-) -> str:
-    """Whether ``ours`` has the highest mean: first, tied (90 % intervals overlap), or beaten, and by what.
-
-    One seed has no interval, so it is first or beaten. ``words`` say the names of others.
-    """
-    others = {name: values for name, values in figures.items() if name != ours and values}
-    if not others or not figures.get(ours):
-        return ""
-    means = {name: mean_interval(list(values)) for name, values in others.items()}
-    best = max(means, key=lambda name: means[name][0])
-    told = (words or {}).get(best, best)
-    (mean, own), (other, its) = mean_interval(list(figures[ours])), means[best]
-    if mean == other or (own.low <= its.high and its.low <= own.high):  # False without an interval
-        return f"tied with {told}"
-    return "first" if mean > other else f"beaten by {told}"

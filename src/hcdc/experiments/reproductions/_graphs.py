@@ -63,6 +63,10 @@ WHOLE = {
 """The paper's Perf. on the whole graph."""
 
 
+NOT_HERE = {"ogbn-arxiv": "features not available here", "reddit": "not available here"}
+"""Graphs that were not run, and why."""
+
+
 def graph_sizes(setting: Sequence[str]) -> list[tuple[str, int]]:
     """``("cora", 35)`` for ``"cora:35"``."""
     found = [re.fullmatch(r"(.+):(\d+)", text) for text in setting]

@@ -8,6 +8,7 @@ runs. The paper leaves these choices to future work and prints no number.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,8 @@ from hcdc.condensers import Plan, plan
 from hcdc.core.ranks import calibration, mean_interval, spearman
 from hcdc.core.seeds import stream
 from hcdc.core.settings import setting
-from hcdc.datasets import Nodes
+from hcdc.core.sparse import SparseMatrix
+from hcdc.datasets import GraphData, Nodes
 from hcdc.evaluation import evaluate
 from hcdc.experiments._command import check_names
 from hcdc.experiments.reproductions._frame import (
@@ -37,7 +39,7 @@ from hcdc.experiments.reproductions._frame import (
 )
 from hcdc.experiments.reproductions._graphs import by_graph, graph_sizes, graph_task
 from hcdc.experiments.reproductions.filters_80 import QUICK, short
-from hcdc.hypergrad import SOLVERS, Solution, Solver
+from hcdc.hypergrad import SOLVERS, Solution, Solver, exact
 from hcdc.networks import Params
 from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import GraphTask
@@ -47,9 +49,12 @@ RANK = 4
 """Of the change of S_val's features in `Factorised`: on Cora 4 x 1,433 numbers instead of 125 x 1,433."""
 SURE, PACE = 4.0, 20.0
 """Of `LearnedLabels`: first logit of a node's own class, and how much faster logits learn than features."""
-SEQUENTIAL = {
-    "schedule": "sequential", "response": "shared", "trajectories": 4, "theta_steps": 20, "anchors": 0.0,
-}  # fmt: skip
+DAMPING = 1e-3
+"""Of the exact inverse: the base's, which is the default of HCDC."""
+FEW = {"response": "shared", "trajectories": 4, "anchors": 0.0}
+SEQUENTIAL = {**FEW, "schedule": "sequential", "theta_steps": 20}
+BATCHED = {**FEW, "points": 2, "steps": 80}
+"""As many paths, steps in lambda and steps on S_val as `SEQUENTIAL`."""
 
 
 class ImplicitOnly(GraphTask):
@@ -57,6 +62,14 @@ class ImplicitOnly(GraphTask):
 
     def val_loss(self, params: Params, lam: Tensor, data: Any) -> Tensor:
         return super().val_loss(params, lam.detach(), data)
+
+
+def frequent(data: GraphData, words: int) -> GraphData:
+    """A graph with its most frequent words alone, so that a dense curvature matrix is affordable."""
+    given = data.graph.x
+    x = given.to_dense() if isinstance(given, SparseMatrix) else given
+    kept = (x != 0).sum(0).sort(descending=True, stable=True).indices[:words].sort().values
+    return replace(data, graph=replace(data.graph, x=x[:, kept]))
 
 
 class Factorised(GraphTask):
@@ -113,13 +126,18 @@ def no_response() -> Solver:
 
 
 @contextmanager
-def direct_only() -> Iterator[None]:
-    """Give `no_response` a name while a variant runs: other users of `SOLVERS` should not see it."""
-    SOLVERS["no-response"] = no_response
+def own_solvers() -> Iterator[None]:
+    """Give this module's solvers a name while a variant runs: other users of `SOLVERS` should not see it."""
+    own: dict[str, Callable[..., Solver]] = {
+        "no-response": no_response,
+        "exact-damped": functools.partial(exact, DAMPING),
+    }
+    SOLVERS.update(own)
     try:
         yield
     finally:
-        del SOLVERS["no-response"]
+        for name in own:
+            del SOLVERS[name]
 
 
 @dataclass(frozen=True)
@@ -128,22 +146,32 @@ class Variant:
 
     Attributes:
         choice: What is chosen, in words.
-        words: What was chosen.
+        chosen: What was chosen.
         options: Changed settings of HCDC; instead of the base's, if the way to S_val is another.
         planned: Changed arguments of the plan.
         task: The class of the task.
+        width, words: Hidden units and features, if not the base's.
+        against: The variant that differences are taken from.
     """
 
     choice: str
-    words: str
+    chosen: str
     options: dict[str, Any] = field(default_factory=dict)
     planned: dict[str, Any] = field(default_factory=dict)
     task: type[GraphTask] = GraphTask
+    width: int = 0
+    words: int = 0
+    against: str = "base"
 
     def told(self) -> dict[str, Any]:
         """What differs from the base, for a unit: another difference is another unit."""
         task = {} if self.task is GraphTask else {"task": self.task.__name__}
-        return {**self.options, **self.planned, **task}
+        less = {name: value for name, value in (("width", self.width), ("words", self.words)) if value}
+        return {**self.options, **self.planned, **task, **less}
+
+    def own_task(self, data: GraphData) -> GraphTask:
+        """The variant's task on a graph."""
+        return self.task(frequent(data, self.words) if self.words else data)
 
 
 def _set(choice: str, words: str, **options: Any) -> Variant:
@@ -154,6 +182,11 @@ def _probes(count: int) -> Variant:
     """S_val learned from full results alone, with the settings of that way instead of the base's."""
     words = f"{count} probes instead of hypergradients"
     return Variant("what S_val is learned from", words, {"probes": count}, {"val_method": "probes"})
+
+
+def _letter(words: str, **options: Any) -> Variant:
+    """Algorithm 1 with one more change."""
+    return Variant("Algorithm 1", words, {**SEQUENTIAL, **options}, against="sequential")
 
 
 VARIANTS: dict[str, Variant] = {
@@ -189,10 +222,18 @@ VARIANTS: dict[str, Variant] = {
     "factorised": Variant("features of S_val", f"a change of rank {RANK}", task=Factorised),
     "train-random": Variant("S_train", "random instead of reach", planned={"train_method": "random"}),
     "train-gcondx": Variant("S_train", "GCond-X", planned={"train_method": "gcondx"}),
-    "sequential": _set("Algorithm 1 to the letter", "4 paths, T_theta 20, T_lambda 10, K 1", **SEQUENTIAL),
-    "sequential-theta": Variant("Algorithm 1", "T_theta 40", {**SEQUENTIAL, "theta_steps": 40}),
-    "sequential-lam": Variant("Algorithm 1", "T_lambda 5", {**SEQUENTIAL, "lam_every": 5}),
-    "sequential-repeats": Variant("Algorithm 1", "K 2", {**SEQUENTIAL, "repeats": 2}),
+    "base-64": Variant("inverse, 64 words, width 8", "base", width=8, words=64),
+    "exact-64": Variant(
+        "inverse, 64 words, width 8", "exact", {"solver": "exact-damped"}, width=8, words=64,
+        against="base-64",
+    ),
+    "batched": _set("schedule", "4 paths, 80 steps, theta of S_train, no anchors", **BATCHED),
+    "sequential": Variant(
+        "schedule", "Algorithm 1 to the letter: T_theta 20, T_lambda 10, K 1", SEQUENTIAL, against="batched"
+    ),
+    "sequential-theta": _letter("T_theta 40", theta_steps=40),
+    "sequential-lam": _letter("T_lambda 5", lam_every=5),
+    "sequential-repeats": _letter("K 2", repeats=2),
 }  # fmt: skip
 
 
@@ -203,7 +244,7 @@ class Ablations(Reproduction):
 
     Attributes:
         graphs: Data and training nodes, as ``cora:35``.
-        variants: Names of `VARIANTS`; differences are taken from ``base``.
+        variants: Names of `VARIANTS`.
         candidates: Filters that judge.
         width: Hidden units.
         options: Settings of the base.
@@ -239,52 +280,58 @@ class Ablations(Reproduction):
 
     def planned(self, unit: Unit, work: Work) -> Plan:
         """The plan of a variant."""
-        variant, task = VARIANTS[unit["variant"]], graph_task(unit, work)
+        variant = VARIANTS[unit["variant"]]
+        task, space = self.own_task(unit, work), PolynomialFilter(width=variant.width or self.width)
         base = {} if "val_method" in variant.planned else self.options
         return plan(
-            variant.task(task.data), PolynomialFilter(width=self.width), "hcdc", train_size=unit["size"],
-            seed=unit["seed"], options={**base, **variant.options}, recipe=self.recipe,
-            full_recipe=self.full_recipe, **{"val_method": "both", **variant.planned},
+            task, space, "hcdc", train_size=unit["size"], seed=unit["seed"],
+            options={**base, **variant.options}, recipe=self.recipe, full_recipe=self.full_recipe,
+            **{"val_method": "both", **variant.planned},
         )  # fmt: skip
 
+    def own_task(self, unit: Unit, work: Work) -> GraphTask:
+        """The task of a unit's variant."""
+        return VARIANTS[unit["variant"]].own_task(graph_task(unit, work).data)
+
     def check(self, unit: Unit, work: Work) -> None:
-        with direct_only():
+        with own_solvers():
             self.planned(unit, work)
 
     def run(self, unit: Unit, work: Work) -> list[Record]:
         # plans do not say how derivatives are taken, so copies are not kept
-        with direct_only():
+        with own_solvers():
             small = self.planned(unit, work).run(device=work.device, checkpoint=None, progress=work.progress)
         rivals = list(RIVALS) if unit["variant"] == "base" else False
         found = evaluate(
-            small, candidates=self.candidates, seed=unit["seed"],
-            task=VARIANTS[unit["variant"]].task(graph_task(unit, work).data),
+            small, candidates=self.candidates, seed=unit["seed"], task=self.own_task(unit, work),
             device=work.device, rivals=rivals, progress=work.progress,
         ).to_json()  # fmt: skip
         return [{"label": unit["variant"], **short(found), "making": small.record}]
 
     def table(self, found: Sequence[Record]) -> Table:
         head = [
-            "graph", "choice", "changed to", "Corr.", "more than the base", "pairs in order", "seconds",
+            "graph", "choice", "changed to", "Corr.", "more than", "by", "pairs in order", "seconds",
             "paper",
         ]  # fmt: skip
         rows = []
         for graph, records in by_graph(found).items():
             every = {(r["label"], r["seed"]): figures(r) for r in records} | derived(records)
-            base = {seed: value for (name, seed), (value, *_) in every.items() if name == "base"}
+            corrs: dict[str, dict[int, float]] = {}
+            for (name, seed), (value, *_) in every.items():
+                corrs.setdefault(name, {})[seed] = value
             order = [*self.variants, *DERIVED] if "base" in self.variants else self.variants
             for name in order:
                 own = {seed: values for (label, seed), values in every.items() if label == name}
                 variant = VARIANTS.get(name) or DERIVED[name]
                 corr, pairs, seconds = ([values[k] for values in own.values()] for k in range(3))
                 rows.append([
-                    graph, variant.choice, variant.words, mean_text(corr, 3),
-                    "" if name == "base" else gain({seed: v[0] for seed, v in own.items()}, base),
+                    graph, variant.choice, variant.chosen, mean_text(corr, 3),
+                    *compared(name, variant.against, corrs),
                     mean_text(pairs, 3), "" if name in DERIVED else mean_text(seconds, 0), "none",
                 ])  # fmt: skip
         notes = [
             "differences are paired by seed, with their 90 % interval; seconds are those of condensing",
-            "an exact inverse needs the whole curvature matrix: 50 conjugate gradients stand in for it",
+            "an exact inverse needs the whole curvature matrix: affordable on 64 words",
         ]
         return Table(head, rows, notes)
 
@@ -323,6 +370,16 @@ def derived(records: Sequence[Record]) -> dict[tuple[str, int], tuple[float, flo
 def number(value: float | None) -> float:
     """A figure; NaN for None."""
     return math.nan if value is None else float(value)
+
+
+def compared(name: str, against: str, corrs: dict[str, dict[int, float]]) -> list[str]:
+    """What a variant is compared with (the base until that was run), and the difference; empty for a base."""
+    if name.startswith("base"):
+        return ["", ""]
+    against = against if against in corrs else "base"
+    if against not in corrs or name not in corrs:
+        return [against, "not run"]
+    return [against, gain(corrs[name], corrs[against])]
 
 
 def gain(own: dict[int, float], base: dict[int, float]) -> str:

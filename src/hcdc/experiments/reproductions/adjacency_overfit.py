@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hcdc.experiments.reproductions._frame import Record, Scale, Table, Unit, mean_text, register, standing
+from hcdc.experiments.reproductions._frame import Record, Scale, Table, Unit, mean_text, register
 from hcdc.experiments.reproductions._graphs import by_graph
 from hcdc.experiments.reproductions.gcn_accuracy import GCNAccuracy
+from hcdc.experiments.standing import standing
 
 PAPER = {
     ("ogbn-arxiv", 85): {"gcond": "59.2 ± 1.1", "gcondx": "61.3 ± 0.5"},

@@ -48,8 +48,8 @@ from hcdc.experiments.reproductions._frame import (
     Work,
     mean_text,
     register,
-    standing,
 )
+from hcdc.experiments.standing import standing
 from hcdc.networks import ConvNet
 
 ROWS = {
@@ -218,7 +218,7 @@ class CrossValidation(Reproduction):
             for name, words in ROWS.items():
                 paper = PAPER.get(f"{percent}%", {}).get(name, "")
                 seconds = [r["methods"][name]["seconds"] for r in records]
-                pairs = [calibration(negative(r["truth"]), negative(r["methods"][name])) for r in records]
+                pairs = [folds_in_order(r, name) for r in records]
                 place = standing({k: v for k, v in figures.items() if k != "gm-real"}, "hcdc", ROWS)
                 rows.append([
                     dataset, f"{percent} %", words, mean_text(figures[name]),
@@ -237,6 +237,11 @@ class CrossValidation(Reproduction):
 def negative(scores: dict[str, Any]) -> list[float]:
     """Minus the losses, so that higher is better."""
     return [-value for value in scores["loss"]]
+
+
+def folds_in_order(record: Record, name: str) -> float:
+    """Share of pairs of folds that a method orders by loss as the truth does, eq. (HC)."""
+    return calibration(negative(record["truth"]), negative(record["methods"][name]))
 
 
 def agreed(record: Record, name: str, figure: str) -> float:

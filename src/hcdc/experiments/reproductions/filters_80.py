@@ -6,11 +6,13 @@ is the mean last-step validation accuracy of 3 seeds. Settings were tuned on see
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from hcdc.condensers import Plan, plan
+from hcdc.core.ranks import calibration
 from hcdc.core.settings import setting
 from hcdc.datasets import CondensedDataset
 from hcdc.evaluation import evaluate
@@ -24,7 +26,6 @@ from hcdc.experiments.reproductions._frame import (
     Work,
     mean_text,
     register,
-    standing,
 )
 from hcdc.experiments.reproductions._graphs import (
     GRAPHS,
@@ -36,6 +37,7 @@ from hcdc.experiments.reproductions._graphs import (
     graph_sizes,
     graph_task,
 )
+from hcdc.experiments.standing import standings
 from hcdc.spaces import PolynomialFilter
 
 QUICK: dict[str, Any] = {
@@ -118,27 +120,47 @@ class Filters80(Reproduction):
         return [self.judged(unit, work.copy(self.planned(unit, work)), work, rivals=unit["method"] == "hcdc")]
 
     def table(self, found: Sequence[Record]) -> Table:
-        head = ["graph", "ranked by", "Corr.", "paper", "Perf. of the pick, %", "HCDC is"]
+        head = [
+            "graph", "ranked by", "Corr.", "paper", "pairs in order", "Perf. of the pick, %", "HCDC is",
+        ]  # fmt: skip
         rows = []
         for graph, records in by_graph(found).items():
             figures, picks = scores_of(records, "spearman"), scores_of(records, "selected_test_accuracy")
+            pairs = scores_of(records, in_order)
             for name, values in figures.items():
                 paper, _ = PAPER.get((graph, name), ("", ""))
                 pick = mean_text([100 * value for value in picks[name]], 1)
-                place = standing(figures, "hcdc", TITLES) if name == "hcdc" else ""
-                rows.append([graph, TITLES.get(name, name), mean_text(values), paper, pick, place])
+                place = standings(figures, picks, "hcdc", TITLES) if name == "hcdc" else ""
+                ranked = mean_text(values), paper, mean_text(pairs[name])
+                rows.append([graph, TITLES.get(name, name), *ranked, pick, place])
         return Table(head, rows)
 
 
-def scores_of(found: Sequence[Record], figure: str) -> dict[str, list[float]]:
+def scores_of(
+    found: Sequence[Record], figure: str | Callable[[Record, Record], float | None]
+) -> dict[str, list[float]]:
     """A figure of each method and rival, one per seed; undefined ones are left out."""
     scores: dict[str, list[float]] = {}
     for record in found:
-        ranked = [(record["label"], record[figure])]
-        ranked += [(rival["name"], rival[figure]) for rival in record["rivals"]]
-        for name, value in ranked:
+        every = {record["label"]: record} | {rival["name"]: rival for rival in record["rivals"]}
+        for name, one in every.items():
+            value = one[figure] if isinstance(figure, str) else figure(record, one)
             scores.setdefault(name, []).extend([] if value is None else [value])
     return scores
+
+
+def in_order(record: Record, ranked: Record) -> float | None:
+    """Share of pairs that a record, or one of its rivals, orders as the truth does, eq. (HC).
+
+    Older records do not hold it, but the scores; a diverged candidate leaves it undefined.
+    """
+    if (known := ranked.get("calibration")) is not None:
+        return float(known)
+    truth, proxy = record.get("truth"), ranked.get("proxy")
+    if truth is None or proxy is None or None in truth or None in proxy:
+        return None
+    share = calibration(truth, proxy)
+    return None if math.isnan(share) else share
 
 
 def short(found: Record) -> Record:

@@ -26,10 +26,10 @@ from hcdc.experiments.reproductions._frame import (
     Work,
     mean_text,
     register,
-    standing,
 )
 from hcdc.experiments.reproductions._graphs import METHODS, TITLES, by_graph, graph_sizes, graph_task
 from hcdc.experiments.reproductions.filters_80 import QUICK, scores_of, short
+from hcdc.experiments.standing import standing
 from hcdc.spaces import GNNZoo, Space
 from hcdc.truth import Truth
 

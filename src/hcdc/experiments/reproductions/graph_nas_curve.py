@@ -35,6 +35,7 @@ from hcdc.experiments.reproductions._frame import (
     register,
 )
 from hcdc.experiments.reproductions._graphs import by_graph, graph_sizes, graph_task
+from hcdc.experiments.standing import standing
 from hcdc.reporting import new_figure, plain
 from hcdc.search.searchers import searcher
 from hcdc.spaces import GraphNAS
@@ -175,7 +176,7 @@ class GraphNASCurve(Reproduction):
         head = [
             "graph", "searched by", "scored on the", "trials", "steps of a training", "seconds to condense",
             "seconds per trial", "final incumbent, test accuracy %",
-            "at the seconds of the original's search, %", "paper",
+            "at the seconds of the original's search, %", "by the final one, the copy is", "paper",
         ]  # fmt: skip
         rows = []
         for graph, records in by_graph(found).items():
@@ -183,6 +184,12 @@ class GraphNASCurve(Reproduction):
                 limit = [
                     sum(r["trial_seconds"]) for r in records if (r["label"], r["place"]) == (name, "whole")
                 ]
+                final = {
+                    place: [
+                        float(curve(r)[1][-1]) for r in records if (r["label"], r["place"]) == (name, place)
+                    ]
+                    for place in self.places
+                }
                 for place in self.places:
                     own = [r for r in records if (r["label"], r["place"]) == (name, place)]
                     if not own:
@@ -195,7 +202,7 @@ class GraphNASCurve(Reproduction):
                         mean_text([r["condense_seconds"] for r in own], 0),
                         mean_text([float(np.mean(r["trial_seconds"])) for r in own], 2),
                         mean_text(last, 1), "none yet" if np.isnan(equal).all() else mean_text(equal, 1),
-                        "a figure",
+                        standing(final, "copy", PLACES) if place == "copy" else "", "a figure",
                     ])  # fmt: skip
         notes = [
             "the paper has ogbn-arxiv alone, whose features cannot be had here; other graphs stand in for it",
@@ -204,7 +211,7 @@ class GraphNASCurve(Reproduction):
         return Table(head, rows, notes)
 
     def draw(self, found: Sequence[Record]) -> Any:
-        """One panel per graph: means over seeds."""
+        """One panel per graph: means over seeds. Curves of a copy begin when it is made."""
         shown = by_graph(found)
         columns = min(2, len(shown))
         rows = math.ceil(len(shown) / columns)
@@ -213,7 +220,9 @@ class GraphNASCurve(Reproduction):
             axes = figure.add_subplot(rows, columns, k)
             for place, words in PLACES.items():
                 for name in self.searchers:
-                    own = [curve(r) for r in records if (r["label"], r["place"]) == (name, place)]
+                    own = [
+                        curve(r, making=False) for r in records if (r["label"], r["place"]) == (name, place)
+                    ]
                     if own:
                         seconds, test = mean_curve(own)
                         axes.step(
@@ -221,16 +230,18 @@ class GraphNASCurve(Reproduction):
                             label=f"{SEARCHERS[name]}, {words}", linestyle="-" if place == "copy" else "--",
                         )  # fmt: skip
             made = [r["condense_seconds"] for r in records if r["place"] == "copy"]
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter("{x:g}")
             if made:
+                spent = float(np.mean(made))
                 axes.axvline(
-                    float(np.mean(made)), color="#D55E00", linewidth=1, linestyle=":", zorder=0,
-                    label="the copy is made",
+                    spent, color="#D55E00", linewidth=1, linestyle=":", zorder=0,
+                    label=f"making the copy: {spent:.0f} s before",
                 )  # fmt: skip
-            axes.set_xlim(left=0)
             seeds = len({r["seed"] for r in records})
             over = f"mean of {seeds} seeds" if seeds > 1 else "one seed"
             axes.set_title("{}, {} nodes, {}".format(*graph.split(":"), over), fontsize=10)
-            axes.set_xlabel("seconds, with condensing")
+            axes.set_xlabel("seconds of searching; on the copy, after condensing")
             axes.set_ylabel("test accuracy of the incumbent, %")
             axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
             plain(axes)
@@ -269,9 +280,12 @@ def incumbents(scores: Sequence[float]) -> list[int]:
     return found
 
 
-def curve(record: Record) -> tuple[Any, Any]:
-    """Seconds at which the incumbent changes, and its test accuracy; the last point is the search's end."""
-    ends = record["condense_seconds"] + np.cumsum(record["trial_seconds"])
+def curve(record: Record, making: bool = True) -> tuple[Any, Any]:
+    """Seconds at which the incumbent changes, and its test accuracy; the last point is the search's end.
+
+    ``making`` counts the seconds of condensing too.
+    """
+    ends = making * record["condense_seconds"] + np.cumsum(record["trial_seconds"])
     seconds = [float(ends[each["trial"]]) for each in record["incumbents"]]
     test = [each["test"] for each in record["incumbents"]]
     return np.array([*seconds, float(ends[-1])]), np.array([*test, test[-1]])

@@ -24,17 +24,9 @@ from hcdc.core.settings import setting
 from hcdc.datasets import CondensedDataset, ImageData
 from hcdc.experiments._command import check_names, rounded
 from hcdc.experiments.nas_search_tables import DATA as TITLES
-from hcdc.experiments.nas_search_tables import PAPER, Found
+from hcdc.experiments.nas_search_tables import PAPER, Found, place
 from hcdc.experiments.reinforce_replay import REPLAYS, replays
-from hcdc.experiments.reproductions._frame import (
-    Record,
-    Reproduction,
-    Scale,
-    Table,
-    Unit,
-    Work,
-    register,
-)
+from hcdc.experiments.reproductions._frame import Record, Reproduction, Scale, Table, Unit, Work, register
 from hcdc.experiments.reproductions.nas201 import TUNING, copy_plan, default_table
 from hcdc.search.searchers import searcher
 from hcdc.spaces import NASBench201
@@ -123,15 +115,26 @@ class NAS(Reproduction):
         return [rounded(Search(self, unit, work).record())]
 
     def table(self, found: Sequence[Record]) -> Table:
-        head = ["searcher", "data", "recipe", "seconds: search / with all", "paper", "Perf., %", "paper"]
+        head = [
+            "searcher",
+            "data",
+            "recipe",
+            "seconds: search / with all",
+            "paper",
+            "Perf., %",
+            "paper",
+            "HCDC is",
+        ]
         groups: dict[tuple[str, str, str], list[Record]] = {}
         for r in found:
             groups.setdefault((r["searcher"], r["data"], r.get("recipe", "")), []).append(r)
-        rows = []
-        for (name, kind, recipe), some in groups.items():
-            own, at = Found.of(some), 2 * DATA.index(kind)
+        every, rows = {key: Found.of(some) for key, some in groups.items()}, []
+        for (name, kind, recipe), own in every.items():
+            at = 2 * DATA.index(kind)
             seconds, accuracy = PAPER[ROWS[name]][at : at + 2]
             rows.append([name, TITLES[kind], recipe, own.seconds(), seconds, own.accuracy(), accuracy])
+            beside = {k: f for (n, k, r), f in every.items() if (n, r) == (name, recipe)}
+            rows[-1].append(place(beside) if kind == "hcdc" else "")
         return Table(head, rows, ["the paper's seconds leave out the making of the copy and the probes"])
 
 

@@ -31,8 +31,8 @@ from hcdc.experiments.reproductions._frame import (
     Work,
     mean_text,
     register,
-    standing,
 )
+from hcdc.experiments.standing import standing
 from hcdc.hypergrad import (
     batched_response_hypergradient,
     nested_hcdc,

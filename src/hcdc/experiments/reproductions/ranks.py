@@ -82,12 +82,15 @@ class Ranks(Reproduction):
         rows = []
         for record in found:
             drawn = Evaluation.from_json(record["ranked"])
-            ranked = [(drawn.method, drawn.spearman), *((one.name, one.spearman) for one in drawn.rivals)]
-            for name, value in sorted(ranked, key=lambda pair: -(pair[1] or -2.0)):
+            ranked = [(drawn.method, drawn.spearman, drawn.calibration)]
+            ranked += [(one.name, one.spearman, one.calibration) for one in drawn.rivals]
+            for name, value, pairs in sorted(ranked, key=lambda one: -(one[1] or -2.0)):
                 paper = [f"{printed:.2f}" for start, printed in NAMES.items() if name.startswith(start)]
                 text = "undefined" if value is None else f"{value:.2f}"
-                rows.append([record["title"], name, text, *(paper[:1] or [""])])
-        return Table(["candidates", "ranked by", "Corr. on those drawn", "paper"], rows)
+                share = "undefined" if pairs is None else f"{pairs:.2f}"
+                rows.append([record["title"], name, text, *(paper[:1] or [""]), share])
+        head = ["candidates", "ranked by", "Corr. on those drawn", "paper", "pairs in order"]
+        return Table(head, rows)
 
     def draw(self, found: Sequence[Record]) -> Any:
         """The first record."""
