@@ -290,14 +290,15 @@ Found = dict[tuple[Key, str], dict[int, float]]
 
 
 def trainings_table(found: Sequence[Record]) -> str:
-    """Spearman's correlation of protocol ``graphs-cost``, per number of trainings on the original graph."""
-    table: dict[tuple[int, str], Found] = defaultdict(lambda: defaultdict(dict))
+    """Spearman's correlation of protocol ``graphs-cost``, per number and length of original trainings."""
+    table: dict[tuple[int, float, str], Found] = defaultdict(lambda: defaultdict(dict))
     rivals: dict[str, Found] = defaultdict(lambda: defaultdict(dict))
     for r in found:
+        spent = r["trainings"], r.get("length", 1.0)
         for name, entry in _ranked(r):
             for figure in TRUTHS:
-                _put(table[r["trainings"], name][key(r), figure], r["seed"], entry.get(figure))
-        _put(table[r["trainings"], r["objective"]][key(r), "cpu_seconds"], r["seed"], r["cpu_seconds"])
+                _put(table[*spent, name][key(r), figure], r["seed"], entry.get(figure))
+        _put(table[*spent, r["objective"]][key(r), "cpu_seconds"], r["seed"], r["cpu_seconds"])
         for figure in TRUTHS:
             both = rivals["192 trainings: `both`, recorded"]
             _put(both[key(r), figure], r["judge_seed"], r["recorded"][figure])
@@ -310,8 +311,12 @@ def trainings_table(found: Sequence[Record]) -> str:
     columns = sorted(
         dict.fromkeys(key(r) for r in found), key=lambda c: COLUMNS.index(c) if c in PAPER else 99
     )
-    order = sorted(table, key=lambda row: (row[0], list(OBJECTIVES).index(row[1])))
-    rows = [[f"{n:,}", OBJECTIVES[name], *_cells(table[n, name], columns)] for n, name in order]
+    order = sorted(table, key=lambda row: (row[0], -row[1], list(OBJECTIVES).index(row[2])))
+    rows = [
+        [f"{n:,}" if length == 1 else f"{n:,}, {100 * length:g} % of the steps", OBJECTIVES[name],
+         *_cells(table[n, length, name], columns)]
+        for n, length, name in order
+    ]  # fmt: skip
     rows += [["", words, *_cells(by_column, columns)] for words, by_column in rivals.items()]
     names = [f"{graph}, {words}" for graph in head(columns) for words in (*TRUTHS.values(), "CPU s")]
     return table_text(["trainings", "ranked by", *names], rows or [["not run"]])
