@@ -185,16 +185,21 @@ def gain_table(found: Sequence[Record]) -> str:
 def by_test_table(found: Sequence[Record]) -> str:
     """Spearman's correlation with test accuracy instead of validation accuracy, over seeds.
 
-    The records hold the scores of copies but not those of rivals.
+    Every record holds the scores of its copy. Only later ones hold those of the rivals, so these have fewer
+    seeds.
     """
     table: dict[str, dict[Key, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for r in found:
         table[r["label"]][key(r)][r["seed"]] = spearman(r["test"], r["proxy"])
         if r["label"] == "hcdc":
             table["truth"][key(r)][r["seed"]] = spearman(r["test"], r["truth"])
+        for rival in r["rivals"]:
+            if rival.get("test_spearman") is not None:
+                table[rival_name(rival)][key(r)][r["seed"]] = rival["test_spearman"]
+    own = "validation accuracy on the full data, three seeds"
     rows = [
         [words, *(cell(list(table[name].get(c, {}).values())) for c in COLUMNS)]
-        for name, words in {"truth": "validation accuracy on the full data, three seeds", **COPIES}.items()
+        for name, words in {"truth": own, **COPIES, **RIVALS}.items()
         if name in table
     ]
     return table_text(["ranked by", *head(COLUMNS)], rows)
