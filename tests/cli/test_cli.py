@@ -148,9 +148,9 @@ def test_a_table_brings_its_own_space(place, capsys):
     code, _, err = condense(capsys, "--target", "label", "--space", "gnn-zoo", dataset="t.csv", out="b.hcdc")
     assert (code, err.count("\n")) == (2, 1)
     assert "--space gnn-zoo" in err
-    code, _, err = condense(capsys, "--target", "label", dataset="t.csv", out="b.hcdc", method="kcenter")
+    code, _, err = condense(capsys, "--target", "label", dataset="t.csv", out="b.hcdc", method="gcond")
     assert (code, err.count("\n")) == (2, 1)
-    assert "method 'kcenter' condenses graphs and images, but 't' has tables" in err
+    assert "method 'gcond' condenses graphs, but 't' has tables" in err
     assert CondensedDataset.load(place / "a.hcdc").kind == "table"
 
 

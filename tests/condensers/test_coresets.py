@@ -30,13 +30,13 @@ class CoresetConformance(GraphReducerConformance):
         points = torch.tensor([[0.0, 0.0]] * 3 + [[1.0, 0.0]] * 2)
         assert sorted(self.make().choose(points, 5).tolist()) == [0, 1, 2, 3, 4]
 
-    def test_refuses_a_table(self):
-        class Table(Task):
-            kind = "table"
+    def test_refuses_other_data(self):
+        class Riddle(Task):
+            kind = "riddle"
 
-        Table.__abstractmethods__ = frozenset()
-        with pytest.raises(InputError, match="condenses graphs and images, but 'memory' has tables"):
-            reduce(self.make(), Table())
+        Riddle.__abstractmethods__ = frozenset()
+        with pytest.raises(InputError, match="condenses graphs, images and tables, but 'memory' has riddles"):
+            reduce(self.make(), Riddle())
 
 
 class TestKCenter(CoresetConformance):

@@ -156,7 +156,12 @@ def test_a_condenser_of_somebody_else_is_held_to_what_it_says(few):
 
 @pytest.mark.parametrize(
     ("name", "takes"),
-    [("random", ()), ("reach", ("graph",)), ("kcenter", ("graph", "image")), ("tm", ("image",))],
+    [
+        ("random", ()),
+        ("reach", ("graph",)),
+        ("kcenter", ("graph", "image", "table", "fitted")),
+        ("tm", ("image",)),
+    ],
 )
 def test_methods_say_what_they_take(name, takes):
     assert REDUCERS[name].takes == takes

@@ -34,8 +34,20 @@ def copy(cells, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def data(cells, copy):
-    return CellData.read(cells, copy)
+def supernet(copy):
+    """Scores by a supernet of the cells on the copy and of the one that diverged there."""
+    file = copy.with_name("supernet.jsonl")
+    lines = [{"train_seconds": 60.0, "score_seconds": 0.01 * COPIED}]
+    for k, line in enumerate(records.read(copy)):
+        good = operations(line["cell"]).count(3)
+        lines.append({"cell": line["cell"], "loss": 2 - 0.1 * good + 1e-3 * k, "score": 0.5 + 0.01 * good})
+    file.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    return file
+
+
+@pytest.fixture(scope="module")
+def data(cells, copy, supernet):
+    return CellData.read(cells, copy, supernet=supernet)
 
 
 def drawn(data, sets=(0, 2)):
@@ -49,6 +61,9 @@ def test_what_is_read(data):
     assert data.seconds == pytest.approx(0.3)
     assert data.structure.shape[1] == 16
     rows = np.arange(20)
+    assert np.isfinite(data.one_shot.loss[:COPIED]).all()
+    assert np.isnan(data.one_shot.loss[COPIED:]).all()
+    assert data.one_shot.score_seconds == pytest.approx(0.01)
     runs = data.one_run(rows, np.random.default_rng(0))
     assert set(np.round(runs - data.val[rows], 2)) == {0.0, 0.25}
 
@@ -107,13 +122,14 @@ def test_what_a_ranking_costs():
 
 
 @pytest.fixture(scope="module")
-def found(cells, copy, tmp_path_factory):
+def found(cells, copy, supernet, tmp_path_factory):
     """Records of both data sets, judged on few cells by few seeds."""
     folder = tmp_path_factory.mktemp("ranked")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cell_rank, "JUDGES", 300)
         for dataset in ("cifar10", "cifar100"):
-            cell_rank.run(dataset, cells, copy, [], [3, 4, 5, 6], folder / "first.jsonl")
+            file = folder / "first.jsonl"
+            cell_rank.run(dataset, cells, copy, [], [3, 4, 5, 6], file, supernet=supernet)
         cell_rank.run("cifar10", cells, copy, [folder / "first.jsonl"], [0], folder / "next.jsonl", ())
     return folder
 
@@ -128,7 +144,10 @@ def test_judges_are_fresh_and_rankings_are_not_repeated(found):
     count = {name: sum(r["label"] == name for r in ten) for name in ROWS}
     assert count["model-20-0"] == 4
     assert count["loss"] == 3  # one per set that is left out
-    assert count["parameters"] == 1
+    assert count["parameters"] == count["one-shot"] == 1
+    shared = next(r for r in ten if r["label"] == "one-shot")
+    assert shared["seconds"] == pytest.approx(60 + CELLS * (0.01 + cell_rank.FREE_SECONDS))
+    assert "one-shot" not in {r["label"] for r in following}  # no supernet was given
     assert {r["label"] for r in first if r["dataset"] == "cifar100"} == {"truth", *WITHOUT_COPY}
 
 
@@ -159,18 +178,25 @@ def test_tables_show_every_ranking(found):
     assert "| none |" in hundred
 
 
-def test_edges(cells, copy, tmp_path):
+def test_edges(cells, copy, supernet, tmp_path):
     """The benchmark's two runs differ by a constant and its test is its validation: both agree fully."""
-    cell_edges.run(cells, copy, tmp_path / "edges.jsonl")
+    cell_edges.run(cells, copy, tmp_path / "edges.jsonl", supernet)
     lines = {r["estimator"]: r for r in records.read(tmp_path / "edges.jsonl")}
     run = lines["run"]
     assert run["self_spearman"] == run["val_spearman"] == run["test_cosine"] == pytest.approx(1, abs=1e-4)
     assert run["sign"] == 1
     assert 0.1 < lines["one-set"]["self_spearman"] < lines["sets"]["self_spearman"]
     assert lines["sets"]["self_spearman"] < lines["corrected"]["self_spearman"]
-    assert lines["jacov"]["self_cosine"] is None
+    assert lines["jacov"]["self_cosine"] is lines["supernet"]["self_cosine"] is None
     text = cell_tables.edges_table(list(lines.values()))
     assert text.count("\n") == 1 + len(lines)
+    shown = [float(row.split("|")[4]) for row in text.split("\n")[2:]]
+    assert shown == sorted(shown)
+    cell_edges.run(cells, copy, tmp_path / "one.jsonl", supernet, ["supernet"])
+    (alone,) = records.read(tmp_path / "one.jsonl")
+    assert alone["val_spearman"] == lines["supernet"]["val_spearman"]
+    with pytest.raises(InputError, match="--estimators"):
+        cell_edges.run(cells, copy, tmp_path / "one.jsonl", only=["supernet"])
 
 
 def test_neighbours_differ_in_one_edge():

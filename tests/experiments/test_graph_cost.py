@@ -141,6 +141,25 @@ def test_rivals_see_what_they_should(files):
     assert all_of_them["process"] is None
 
 
+def test_trainings_on_the_original_may_be_shorter(files):
+    """Each length has trainings of its own, and the companions are shared."""
+    given = {"objectives": ["landscape"], "options": COMPANY, "budgets": [5, 8]}
+    found = protocol(files, lengths=[1.0, 0.5], **given)
+    assert [(r["length"], r["trainings"]) for r in found] == [(1.0, 8), (1.0, 5), (0.5, 8), (0.5, 5)]
+    alone = protocol(files, lengths=[0.5], **given)[-2:]
+    for shared, single in zip(found[2:], alone):
+        assert shared["process"] == pytest.approx(single["process"], abs=1e-4)
+        assert shared["proxy"] == pytest.approx(single["proxy"], abs=1e-4)
+        assert shared["subset"] is None
+    assert found[0]["process"] != found[2]["process"]
+    lines = graph_tables.trainings_table(found).splitlines()
+    starts = [line.split("|")[1].strip() for line in lines[2:]]
+    assert starts[:7] == ["5"] * 4 + ["5, 50 % of the steps"] * 3
+    with pytest.raises(InputError, match="--lengths 2: give shares"):
+        graph_cost.shares("--lengths", "2")
+    assert graph_cost.shares("--lengths", "1,0.25") == [1, 0.25]
+
+
 def test_the_table_has_a_row_per_number_of_trainings(files):
     found = protocol(files, budgets=[5, 8], objectives=["landscape"], options=COMPANY)
     lines = graph_tables.trainings_table(found).splitlines()

@@ -50,6 +50,27 @@ def test_every_way_is_judged_beside_random_rows(name, tmp_path):
         assert text.count("17 of 180 rows") + text.count("34 of 180 rows") == 1
 
 
+def test_a_coreset_adds_rows_to_its_seed(tmp_path):
+    """The candidates and their truth are those of the random rows."""
+    out = tmp_path / "records.jsonl"
+    for methods in (["random"], ["kcenter", "herding"]):
+        table_rank.run(["trees-breast_cancer"], [3], out, candidates=6, changes=QUICK, train_methods=methods)
+    first, *others = records.read(out)
+    assert [set(one["rows"]) for one in others] == [
+        {f"{name}-weighted", f"{name}-real-val", f"{name}-real-val-loss"} for name in ("kcenter", "herding")
+    ]
+    assert all(one["truth"] == first["truth"] for one in others)
+    proxies = [one["rows"][row]["proxy"] for one, row in zip(
+        (first, *others), ("real-val-loss", "kcenter-real-val-loss", "herding-real-val-loss")
+    )]  # fmt: skip
+    assert proxies[0] != proxies[1] != proxies[2]
+    text = gain_table([first, *others])
+    assert "`weighted` with Herding rows minus with random rows as S_train" in text
+    table = agreement_table([first, *others])
+    assert "K-Center rows, all validation rows, by loss" in table
+    assert agreement_table([*others, first]) == table
+
+
 def test_a_gain_is_that_over_the_better_of_two_rivals():
     def one(seed, own, accuracy, loss):
         named = {"hcdc-weighted": own, "random-val": accuracy, "random-val-loss": loss}

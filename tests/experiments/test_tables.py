@@ -126,11 +126,17 @@ def test_trainings_on_the_full_data_say_their_share_of_hcdcs_seconds():
 
 def test_test_accuracy_is_a_truth_too():
     known = {"truth": [1, 2, 3, 4], "test": [1, 2, 4, 3], "proxy": [1, 2, 4, 3]}
-    found = [made(0, **known), made(0, label="random", **{**known, "proxy": [4, 3, 2, 1]})]
+    rivals = [("real-val", 0.4), ("equal-cost", 0.9), ("parameter-count", None)]
+    found = [made(0, **known, rivals=rivals), made(0, label="random", **{**known, "proxy": [4, 3, 2, 1]})]
+    for rival, agreed in zip(found[0]["rivals"], (0.25, 0.5, None)):
+        rival["test_spearman"] = agreed
+    found.append(made(1, **known, rivals=[("real-val", 0.4)]))  # an earlier version
     assert body(graph_tables.by_test_table(found)) == {
-        "validation accuracy on the full data, three seeds": ["0.800 (1 of 5 seeds)", *NOT_RUN],
-        graph_tables.COPIES["hcdc"]: ["1.000 (1 of 5 seeds)", *NOT_RUN],
+        "validation accuracy on the full data, three seeds": ["0.800 ± 0.000 (2 of 5 seeds)", *NOT_RUN],
+        graph_tables.COPIES["hcdc"]: ["1.000 ± 0.000 (2 of 5 seeds)", *NOT_RUN],
         "random": ["-0.800 (1 of 5 seeds)", *NOT_RUN],
+        graph_tables.RIVALS["real-val"]: ["0.250 (1 of 5 seeds)", *NOT_RUN],
+        graph_tables.RIVALS["one-seed-full"]: ["0.500 (1 of 5 seeds)", *NOT_RUN],
     }
 
 

@@ -70,7 +70,8 @@ class Reducer(Settings, ABC):
     def check_task(cls, task: Task) -> Any:
         """Return the task if the method condenses its kind of data; raises an error otherwise."""
         if cls.takes and task.kind not in cls.takes:
-            taken = " and ".join(f"{kind}s" for kind in cls.takes)
+            kinds = [f"{kind}s" for kind in cls.takes if kind != "fitted"]  # its data are tables
+            taken = " and ".join([", ".join(kinds[:-1]), kinds[-1]] if len(kinds) > 1 else kinds)
             raise InputError(
                 f"method '{cls.name}' condenses {taken}, but '{task.name}' has {task.kind}s; "
                 "use method 'random'"

@@ -1,4 +1,4 @@
-"""What K-Center and Herding share: embeddings by a trained network, and a choice within each class."""
+"""What K-Center and Herding share: embeddings of real examples, and a choice within each class."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from torch import Tensor
 from hcdc.condensers._base import Reducer
 from hcdc.condensers._embeddings import EMBEDDINGS
 from hcdc.core.checkpoint import Checkpoint
-from hcdc.core.labels import members
 from hcdc.core.progress import Progress
 from hcdc.core.settings import setting
 from hcdc.tasks import Task
@@ -27,7 +26,8 @@ class Coreset(Reducer):
             to whole epochs.
         hidden: Width of that network.
 
-    The defaults are for graphs; for images they are 40 epochs (at least 240 steps) and width 128.
+    The defaults are for graphs; for images they are 40 epochs (at least 240 steps) and width 128. Rows of
+    tables are chosen by their standardised features, without a network.
     """
 
     steps: int = setting(600, least=1)
@@ -44,6 +44,8 @@ class Coreset(Reducer):
         return EMBEDDINGS[cls.check_task(task).kind].settings(task)
 
     def trains(self, task: Task) -> str:
+        if not EMBEDDINGS[task.kind].network:
+            return ""
         return f"one {EMBEDDINGS[task.kind].network} trained for {self.steps} steps"
 
     def loops(self) -> str:
@@ -55,14 +57,13 @@ class Coreset(Reducer):
     def reduce(
         self, task: Task, part: str, size: int, seed: int, *, progress: Progress, checkpoint: Checkpoint
     ) -> Any:
-        original = self.check_task(task)
-        counts = original.labels(part, size).bincount(minlength=original.num_classes).tolist()
+        embedding = EMBEDDINGS[self.check_task(task).kind]
+        groups = embedding.groups(task, part, size)
         if (saved := checkpoint.load()) is not None:
-            return original.chosen(part, saved[0]["picked"])
-        points = EMBEDDINGS[task.kind].points(self, task, part, seed, progress, checkpoint)
-        pools = members(original.part(part).y, original.num_classes)
+            return embedding.chosen(task, part, saved[0]["picked"])
+        points = embedding.points(self, task, part, seed, progress, checkpoint)
         picked = torch.cat(
-            [of[self.choose(points[of.to(points.device)], count)] for of, count in zip(pools, counts)]
+            [of[self.choose(points[of.to(points.device)], count)] for of, count in groups if count]
         )
         checkpoint.save({"picked": picked}, {})
-        return original.chosen(part, picked)
+        return embedding.chosen(task, part, picked)

@@ -1,4 +1,4 @@
-"""Embeddings of original examples by a network trained on T_train, for choosing coresets."""
+"""Embeddings of original examples, for choosing coresets: by a network trained on T_train; rows need none."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from torch import Tensor
 
 from hcdc.condensers._forecast import measured
 from hcdc.core.checkpoint import Checkpoint
+from hcdc.core.labels import allocate_labels, members
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive
 from hcdc.networks import Params, compute_type, loss_gradient
-from hcdc.tasks import GraphTask, ImageTask
+from hcdc.tasks import GraphTask, ImageTask, Task
 from hcdc.training import (
     ConvNetRecipe,
     GCNRecipe,
@@ -40,10 +41,10 @@ class Embedding(ABC):
     """How to embed the examples of one kind of data.
 
     Attributes:
-        network: Name of the trained network.
+        network: Name of the trained network; empty if there is none.
     """
 
-    network: ClassVar[str]
+    network: ClassVar[str] = ""
 
     @abstractmethod
     def points(
@@ -53,6 +54,15 @@ class Embedding(ABC):
 
         ``by`` says how long and how wide a network to train; it may be saved beside the ``checkpoint``.
         """
+
+    def groups(self, task: Any, part: str, size: int) -> list[tuple[Tensor, int]]:
+        """Positions of the examples of each class, and how many of them to choose."""
+        counts = task.labels(part, size).bincount(minlength=task.num_classes).tolist()
+        return list(zip(members(task.part(part).y, task.num_classes), counts))
+
+    def chosen(self, task: Any, part: str, picked: Tensor) -> Any:
+        """The examples at positions ``picked`` ``[m]``."""
+        return task.chosen(part, picked)
 
     def settings(self, task: Any) -> dict[str, int]:
         """Default coreset settings for a task."""
@@ -122,5 +132,32 @@ class ImageEmbedding(Embedding):
         return by.steps * measured(work, batch, device).at(batch)
 
 
-EMBEDDINGS: dict[str, Embedding] = {"graph": NodeEmbedding(), "image": ImageEmbedding()}
-"""Embeddings by kind of data."""
+class RowEmbedding(Embedding):
+    """The standardised features of a row; values have no classes, so the target is one more feature."""
+
+    def points(
+        self, by: Coreset, task: Task, part: str, seed: int, progress: Progress, checkpoint: Checkpoint
+    ) -> Tensor:
+        rows = task.part(part)
+        found: Tensor = rows.x if task.num_classes else torch.cat([rows.x, rows.y[:, None].to(rows.x)], 1)
+        return found
+
+    def groups(self, task: Task, part: str, size: int) -> list[tuple[Tensor, int]]:
+        """Classes in their original proportions; all rows together for values."""
+        y = task.part(part).y
+        if task.num_classes is None:
+            task.check_count(part, size)
+            return [(torch.arange(len(y)), size)]
+        wanted = allocate_labels(y, size, task.num_classes, f"{part}_size")
+        counts = wanted.bincount(minlength=task.num_classes).tolist()
+        return list(zip(members(y, task.num_classes), counts))
+
+    def chosen(self, task: Task, part: str, picked: Tensor) -> Any:
+        rows = task.part(part)
+        return rows.subset(picked.to(rows.y.device))
+
+
+EMBEDDINGS: dict[str, Embedding] = {
+    "graph": NodeEmbedding(), "image": ImageEmbedding(), "table": RowEmbedding(), "fitted": RowEmbedding(),
+}  # fmt: skip
+"""Embeddings by kind of task; rows are those of tables, whatever is fitted to them."""

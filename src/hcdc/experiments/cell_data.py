@@ -23,6 +23,30 @@ PREFIX = {"cifar10": "c10", "cifar100": "c100"}
 
 
 @dataclass(frozen=True)
+class OneShot:
+    """How cells score with the weights of one supernet.
+
+    Attributes:
+        loss, accuracy: On validation images ``[n]``; NaN where a cell was not scored.
+        train_seconds: Seconds of training the supernet.
+        score_seconds: Seconds of scoring one cell.
+    """
+
+    loss: Array
+    accuracy: Array
+    train_seconds: float
+    score_seconds: float
+
+    @classmethod
+    def read(cls, cells: Sequence[str], file: Path) -> OneShot:
+        """Read the records of `hcdc.experiments.supernet_pool`."""
+        told, *lines = records.read(file)
+        by_cell = {line["cell"]: (line["loss"], line["score"]) for line in lines}
+        scored = np.array([by_cell.get(cell, (math.nan, math.nan)) for cell in cells], np.float64)
+        return cls(scored[:, 0], scored[:, 1], told["train_seconds"], told["score_seconds"] / len(lines))
+
+
+@dataclass(frozen=True)
 class CellData:
     """Cells and what is known of them, row by row.
 
@@ -40,6 +64,7 @@ class CellData:
         val, test: Accuracy after 200 epochs, mean over runs ``[n]``.
         runs: Validation accuracy of single runs of 200 epochs ``[n, 3]``; NaN where there is none.
         seconds: Seconds of a cell on the copy, all sets.
+        one_shot: Scores by a supernet, if one was read.
     """
 
     cells: Sequence[str]
@@ -57,15 +82,19 @@ class CellData:
     test: Array
     runs: Array
     seconds: float
+    one_shot: OneShot | None = None
 
     @classmethod
-    def read(cls, data: Path, copy: Path | None, dataset: str = "cifar10") -> CellData:
+    def read(
+        cls, data: Path, copy: Path | None, dataset: str = "cifar10", supernet: Path | None = None
+    ) -> CellData:
         """Read all unique connected cells.
 
         Args:
             data: Folder with nasbench201.csv.gz and nasbench201_free.
             copy: Records of `hcdc.experiments.copy_pool`, or None.
             dataset: ``"cifar10"`` or ``"cifar100"``.
+            supernet: Records of `hcdc.experiments.supernet_pool`, or None.
         """
         space, table = NASBench201(), NASBench201Table(data / "nasbench201.csv.gz")
         configs = space.candidates()
@@ -93,6 +122,7 @@ class CellData:
         return cls(
             cells, features, structure, encoded, promises, size, dict(zip(FREE, free.T)), loss, accuracy,
             short, short_test, val, test, runs, seconds,
+            None if supernet is None else OneShot.read(cells, supernet),
         )  # fmt: skip
 
     @property

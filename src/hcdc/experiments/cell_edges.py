@@ -5,14 +5,15 @@ wrong. So each estimator is compared with a second estimate of its own, where on
 truth, 200 epochs on the full data. Pairs are all neighbours among the cells that the copy has scored; cosines
 are those of the differences between one cell and all its neighbours, a finite gradient, mean over cells.
 
-    python -m hcdc.experiments.cell_edges --copy records/pools/copy-cifar10-five.jsonl --out F
+    python -m hcdc.experiments.cell_edges --copy records/pools/copy-cifar10-five.jsonl \\
+        --supernet records/pools/supernet-cifar10.jsonl --out F
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from hcdc.core import records
 from hcdc.core.posterior import Results, corrected, expected_scores
 from hcdc.core.ranks import spearman
 from hcdc.core.seeds import numpy_stream
-from hcdc.experiments._command import as_command, rounded
+from hcdc.experiments._command import as_command, check_names, rounded
 from hcdc.experiments.cell_data import CellData
 from hcdc.spaces import NASBench201
 
@@ -83,6 +84,10 @@ def estimators(data: CellData, rows: Index) -> dict[str, Estimator]:
     runs = data.runs[rows]
     rest = np.nanmean(runs[:, 1:], axis=1)
     brief = [_modelled(data, rows, seed) for seed in range(2)]
+    shared = {}
+    if (one := data.one_shot) is not None:
+        shared["supernet"] = Estimator("loss with the weights of one supernet", -one.loss[rows])
+        shared["supernet-accuracy"] = Estimator("accuracy with these weights", one.accuracy[rows])
     return {
         "parameters": Estimator("number of parameters", data.size[rows]),
         "jacov": Estimator("jacov", data.free["jacov"][rows]),
@@ -93,6 +98,7 @@ def estimators(data: CellData, rows: Index) -> dict[str, Estimator]:
         "corrected": Estimator(
             "the same, corrected for noise", smooth(sets.mean(1)), (smooth(halves[0]), smooth(halves[1]))
         ),
+        **shared,
         "short": Estimator(
             "12 epochs (second estimate: trained on all images, test accuracy)", data.short[rows],
             (data.short[rows], data.short_test[rows]),
@@ -154,13 +160,17 @@ def judged(one: Estimator, pairs: Index, val: Array, test: Array) -> dict[str, A
     }  # fmt: skip
 
 
-def run(data: Path, copy: Path, out: Path) -> None:
-    """Judge every estimator; appends one record each to ``out``."""
-    known = CellData.read(data, copy)
+def run(data: Path, copy: Path, out: Path, supernet: Path | None = None, only: Sequence[str] = ()) -> None:
+    """Judge every estimator, or ``only`` some; appends one record each to ``out``."""
+    known = CellData.read(data, copy, supernet=supernet)
     rows = np.flatnonzero(known.copied)
     pairs = neighbours([known.cells[row] for row in rows.tolist()])
     environment = records.environment("cpu")
-    for name, one in estimators(known, rows).items():
+    each = estimators(known, rows)
+    check_names("--estimators", only, each)
+    for name, one in each.items():
+        if only and name not in only:
+            continue
         found = judged(one, pairs, known.val[rows], known.test[rows])
         told = {"protocol": PROTOCOL, "estimator": name, "words": one.words, "cells": len(rows)}
         records.append(out, rounded({**told, **found, "environment": environment}))
@@ -171,8 +181,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--copy", type=Path, required=True, help="records of hcdc.experiments.copy_pool")
     parser.add_argument("--out", type=Path, required=True, help="file to append records to")
+    parser.add_argument("--supernet", type=Path, help="records of hcdc.experiments.supernet_pool")
+    parser.add_argument("--estimators", nargs="*", default=[], help="judge these alone")
     given = parser.parse_args()
-    run(Path(os.environ.get("HCDC_DATA") or Path.home() / ".cache" / "hcdc"), given.copy, given.out)
+    data = Path(os.environ.get("HCDC_DATA") or Path.home() / ".cache" / "hcdc")
+    run(data, given.copy, given.out, given.supernet, given.estimators)
 
 
 if __name__ == "__main__":

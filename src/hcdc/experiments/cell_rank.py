@@ -5,6 +5,7 @@ and accuracy on copies), then Gaussian processes over trainings of 12 and of 200
 Nothing is trained here: results come from the benchmark's table and from recorded copies.
 
     python -m hcdc.experiments.cell_rank --copy records/pools/copy-cifar10-five.jsonl --out F \\
+        --supernet records/pools/supernet-cifar10.jsonl \\
         --before records/nas201-cifar10.jsonl records/nas201-cifar100.jsonl records/cells-rank-first.jsonl
 
 Judges are `JUDGES` cells that the copy has scored and that no earlier table judged (``--before``). Probes and
@@ -121,6 +122,8 @@ def summed(draw: Draw, names: Sequence[str]) -> Array:
     """The sum of the ranks of some figures of the judging cells; figures of the copy are raw."""
     figures = draw.figures(len(draw.judges), "raw")
     figures |= {"short": draw.data.short[draw.judges]}
+    if draw.data.one_shot is not None:
+        figures["one-shot"] = -draw.data.one_shot.loss[draw.judges]
     if "hope" in names:
         figures["hope"] = hoped(draw)
     figures |= {f"{name}-corrected": values[: len(draw.judges)] for name, values in draw.corrected.items()}
@@ -215,6 +218,7 @@ class Row:
         short, long: Trainings of 12 and of 200 epochs that it uses, for a search among 100 cells.
         copies: Other cells trained on the copy; None if it uses no copy.
         probes: Whether it depends on the draw of probes or companions.
+        one_shot: Whether it trains a supernet.
     """
 
     rank: Callable[[Draw], Array]
@@ -222,6 +226,7 @@ class Row:
     long: int = 0
     copies: int | None = None
     probes: bool = False
+    one_shot: bool = False
 
     def copy_seconds(self, each: float) -> float:
         """Seconds on copies and for training-free scores, for a search among 100 cells."""
@@ -237,7 +242,8 @@ def _model(short: int = 0, long: int = 0, top: bool = False) -> Row:
 def _sum(*names: str) -> Row:
     corrects = any(name == "hope" or name.endswith("-corrected") for name in names)
     copies = COMPANIONS if corrects else 0 if {"loss", "accuracy"} & set(names) else None
-    return Row(partial(summed, names=names), CELLS * ("short" in names), 0, copies, corrects)
+    short = CELLS * ("short" in names)
+    return Row(partial(summed, names=names), short, 0, copies, corrects, "one-shot" in names)
 
 
 def _own(long: int) -> Row:
@@ -260,6 +266,7 @@ ROWS: dict[str, Row] = {
     "hope-free": Row(partial(hoped, copy="")), "jacov-parameters": _sum(*SUM), "loss": _sum("loss"),
     "loss-corrected": _sum("loss-corrected"), "loss-accuracy": _sum("loss", "accuracy"),
     "four": _sum("synflow", "nwot", "jacov", "loss"), "parameters": _sum("parameters"),
+    "one-shot": _sum("one-shot"), "one-shot-jacov-parameters": _sum("one-shot", *SUM),
     **{f"model-{long}-{short}": _model(short, long) for long, short in MIXED},
     "model-top": _model(long=20, top=True),
     "ridge-111": _rival(regressed, short=111, beside=("loss",)),
@@ -293,6 +300,12 @@ WITHOUT_COPY = {
 """Rankings of CIFAR-100, whose cells were trained on no copy."""
 
 
+def _shared_seconds(row: Row, known: CellData) -> float:
+    """Seconds of training a supernet and of scoring 100 cells by it, if a row uses one."""
+    one = known.one_shot if row.one_shot else None
+    return 0.0 if one is None else one.train_seconds + CELLS * one.score_seconds
+
+
 def judging(data: CellData, scored: NDArray[np.bool_], before: Sequence[str | Path]) -> Index:
     """Rows of the cells that judge: scored on the copy, and never judged in the records ``before``."""
     judged = {
@@ -314,13 +327,15 @@ def run(
     seeds: Sequence[int],
     out: Path,
     only: Sequence[str] = (),
+    supernet: Path | None = None,
 ) -> None:
     """Rank the judging cells by every row; appends the truth and one record per row and seed to ``out``.
 
     Args:
         only: Add these rows to a file that has the truth already.
+        supernet: Records of `hcdc.experiments.supernet_pool`; without them, rows that need one are left out.
     """
-    scored = CellData.read(data, copy)
+    scored = CellData.read(data, copy, supernet=supernet)
     known = scored if dataset == "cifar10" else CellData.read(data, None, dataset)
     judges = judging(scored, scored.copied, before)
     others = np.setdiff1d(np.flatnonzero(scored.copied), judges)
@@ -341,7 +356,7 @@ def run(
         draw = Draw(known, judges, pool, tuple(k for k in range(sets) if k != left_out), seed)
         each = scored.seconds * len(draw.sets) / scored.loss.shape[1]
         for name, row in rows.items():
-            if only and name not in only:
+            if (only and name not in only) or (row.one_shot and known.one_shot is None):
                 continue
             copied = row.copies is not None and bool(sets)
             if seed >= (len(seeds) if row.probes else sets if copied else 1) + min(seeds):
@@ -349,7 +364,7 @@ def run(
             records.append(out, rounded({
                 **told, "label": name, "seed": seed, "copy": left_out if copied else None,
                 "probes": row.probes, "short": row.short, "long": row.long,
-                "seconds": row.copy_seconds(each if copied else 0.0),
+                "seconds": row.copy_seconds(each if copied else 0.0) + _shared_seconds(row, known),
                 "scores": [float(f"{score:.4g}") for score in row.rank(draw)],
             }))  # fmt: skip
 
@@ -359,6 +374,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--dataset", choices=("cifar10", "cifar100"), default="cifar10")
     parser.add_argument("--copy", type=Path, required=True, help="records of hcdc.experiments.copy_pool")
+    parser.add_argument("--supernet", type=Path, help="records of hcdc.experiments.supernet_pool")
     parser.add_argument("--before", nargs="+", default=[], help="records of tables that judged other cells")
     parser.add_argument("--seeds", default=",".join(map(str, range(10, 20))))
     parser.add_argument("--out", type=Path, required=True, help="file to append records to")
@@ -366,7 +382,7 @@ def main() -> None:
     given = parser.parse_args()
     folder = Path(os.environ.get("HCDC_DATA") or Path.home() / ".cache" / "hcdc")
     seeds = integers("--seeds", given.seeds)
-    run(given.dataset, folder, given.copy, given.before, seeds, given.out, given.rows)
+    run(given.dataset, folder, given.copy, given.before, seeds, given.out, given.rows, given.supernet)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ WORDS = {
     "hope-raw": "the same with loss and accuracy as they are",
     "hope-free": f"{MODEL} without copies",
     "four": "synflow + NASWOT + jacov + loss", "jacov-parameters": "jacov + parameters",
+    "one-shot": "loss with the weights of a one-shot supernet",
+    "one-shot-jacov-parameters": "the same + jacov + parameters",
     "loss": "loss on copies", "loss-corrected": "loss on copies, corrected for noise",
     "loss-accuracy": "loss + accuracy on copies", "parameters": "number of parameters",
     "model-top": f"{MODEL}, 20 of 200 epochs: those of 100 cells that promise most",
@@ -60,7 +62,7 @@ WORDS = {
 GROUPS = {
     "no training on the full data": (
         "hope", "hope-raw", "hope-free", "four", "jacov-parameters", "loss-corrected", "loss",
-        "loss-accuracy", "parameters",
+        "loss-accuracy", "one-shot-jacov-parameters", "one-shot", "parameters",
     ),
     "short trainings of other cells, 10 minutes with everything": (
         "model-0-111", "model-0-64", "model-0-32", "model-0-127", "process-111-sum", "process-111-hope",
@@ -82,7 +84,10 @@ TWENTY = (
     "ridge-20-hope", "ridge-20-sum",
 )  # fmt: skip
 GAINS = {
-    "hope": ("hope-raw", "hope-free", "jacov-parameters", "four", "loss-corrected", "loss"),
+    "hope": (
+        "hope-raw", "hope-free", "jacov-parameters", "four", "loss-corrected", "loss", "one-shot",
+        "one-shot-jacov-parameters",
+    ),
     "hope-free": ("jacov-parameters", "parameters"),
     "model-0-111": ("hope", "hope-free", "process-111-sum", "process-111-hope", "ridge-111"),
     "model-20-0": ("hope", "hope-free", *TWENTY),
@@ -203,9 +208,9 @@ def gain_table(found: Sequence[Record], dataset: str) -> str:
 
 
 def edges_table(found: Sequence[Record]) -> str:
-    """Differences between neighbouring cells: agreement of estimators with themselves and with the truth."""
+    """Differences between neighbouring cells: estimators against themselves and the truth, worst first."""
     lines = []
-    for r in found:
+    for r in sorted(found, key=lambda r: float(r["val_spearman"])):
         own = [f"{r[key]:.2f}" if r[key] is not None else "-" for key in ("self_spearman", "self_cosine")]
         true = [f"{r[f'{part}_{key}']:.2f}" for part in ("val", "test") for key in ("spearman", "cosine")]
         lines.append([r["words"], *own, *true, f"{100 * r['sign']:.0f} %", f"{r['pairs']:,}"])

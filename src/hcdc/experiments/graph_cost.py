@@ -8,7 +8,7 @@ full graph again. The Gaussian process and a kernel ridge regression see the sam
 validation set has the same S_train.
 
 Copies that follow a landscape share their trainings: fewer are the first of more, as in single runs. The
-seconds told are those of a single run.
+seconds told are those of a single run. ``--lengths`` shortens the trainings on the original graph.
 
     python -m hcdc.experiments.graph_cost --dataset cora --size 35 --seeds 200,201 --judges 100,101 \\
         --known records/filters-80.jsonl --budgets 8,32 --objectives both --out FILE
@@ -17,6 +17,7 @@ seconds told are those of a single run.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import logging
 import time
@@ -54,9 +55,22 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
 }
 RIVALS = ("one-seed-full", "equal-cost", "early-stopping")
 """Rivals taken from the record; ``equal-cost`` is one whole training with one seed there."""
+Key = tuple[str, float, int]
+"""Objective, length and number of trainings."""
 REAL = ("real-val", "real-val-loss")
 DEFAULT = 192
 """Trainings of the default settings: 80 trajectories of 2 points, and 32 lambdas that watch."""
+
+
+def shares(argument: str, text: str) -> list[float]:
+    """Shares in (0, 1] from a list with commas."""
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < share <= 1 for share in found):
+        raise InputError(f"{argument} {text}: give shares of the steps, at most 1, e.g. 1,0.5,0.25")
+    return found
 
 
 def budget(trainings: int, val_method: str = "both") -> dict[str, Any]:
@@ -83,6 +97,7 @@ def run(
     out: str | Path,
     *,
     device: str = "cpu",
+    lengths: Sequence[float] = (1.0,),
     copies: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> None:
@@ -92,6 +107,7 @@ def run(
         judges: The seed of ``filters-80`` whose candidates judge each of ``seeds``.
         known: Records of ``filters-80`` with the truth of these candidates.
         budgets: Trainings on the original graph; 192 is the default.
+        lengths: Shares of the full recipe's steps that these trainings take.
         copies: A folder of stored copies, which are reused.
         options: Changes to HCDC's settings, for tests of the protocol only.
     """
@@ -101,21 +117,19 @@ def run(
     task = GraphTask(data(dataset))  # type: ignore[arg-type]
     for seed, judge in zip(seeds, judges):
         source = known_record(known, task.data.name, judge)
-        made: dict[tuple[str, int], CondensedDataset] = {}
-        spent: dict[tuple[str, int], float] = {}
+        made: dict[Key, CondensedDataset] = {}
+        spent: dict[Key, float] = {}
         memory = Memory()
-        for objective in objectives:
-            for trainings in sorted(budgets, reverse=True):
-                key = objective, trainings
-                planned = _planned(task, size, seed, *key, options or {})
-                begun = time.process_time()
-                if isinstance(planned.way, FollowsLandscape):
-                    made[key], spent[key] = memory.made(planned, device)
-                else:
-                    made[key] = made_copy(planned, copies, device)
-                    spent[key] = time.process_time() - begun
+        for key in itertools.product(objectives, lengths, sorted(budgets, reverse=True)):
+            planned = _planned(task, size, seed, *key, options or {})
+            begun = time.process_time()
+            if isinstance(planned.way, FollowsLandscape):
+                made[key], spent[key] = memory.made(planned, device)
+            else:
+                made[key] = made_copy(planned, copies, device)
+                spent[key] = time.process_time() - begun
         for record in judged(task, made, source, judge, device):
-            key = record["objective"], record["trainings"]
+            key = record["objective"], record["length"], record["trainings"]
             told = {"cpu_seconds": spent[key], "making": made[key].record}
             records.append(out, {"protocol": PROTOCOL, **rounded({**record, **told})})
 
@@ -124,16 +138,18 @@ class Memory:
     """The trainings of one S_train, shared by copies that follow a landscape.
 
     Attributes:
-        known: The full trainings by ``spread``.
-        seconds: CPU seconds of each part: ``"survey"`` per training, ``"company"``.
+        known: The original trainings by their steps and ``spread``.
+        survey_seconds: CPU seconds of one of these trainings.
+        company_seconds: CPU seconds of the companions.
         trained: Full trainings of the latest copy that were not known before.
     """
 
     def __init__(self) -> None:
         self.trained = 0
-        self.known: dict[int, Survey] = {}
+        self.known: dict[tuple[int, int], Survey] = {}
         self.companions: Company | None = None
-        self.seconds: dict[str, float] = {}
+        self.survey_seconds: dict[tuple[int, int], float] = {}
+        self.company_seconds = 0.0
 
     def made(self, planned: Plan, device: str) -> tuple[CondensedDataset, float]:
         """The copy of a plan, and the CPU seconds that making it alone would take."""
@@ -143,11 +159,12 @@ class Memory:
 
         class Remembering(Following):
             def survey(self, trainings: int, spread: int) -> Survey:
-                known = memory.known.get(spread)
+                key = self.full.steps, spread
+                known = memory.known.get(key)
                 if known is None or len(known.lam) < trainings:
                     begun = time.process_time()
-                    known = memory.known[spread] = super().survey(trainings, spread)
-                    memory.seconds["survey"] = (time.process_time() - begun) / trainings
+                    known = memory.known[key] = super().survey(trainings, spread)
+                    memory.survey_seconds[key] = (time.process_time() - begun) / trainings
                     memory.trained = trainings
                 return known.first(trainings)
 
@@ -155,28 +172,38 @@ class Memory:
                 if memory.companions is None:
                     begun = time.process_time()
                     memory.companions = super().company(count)
-                    memory.seconds["company"] = time.process_time() - begun
+                    memory.company_seconds = time.process_time() - begun
                 return memory.companions
 
         class Remembered(FollowsLandscape):
             form = Remembering
 
-        before, begun, self.trained = dict(self.seconds), time.process_time(), 0
+        before, begun, self.trained = self.companions, time.process_time(), 0
         small = dataclasses.replace(planned, way=Remembered(**way.settings())).run(
             device=device, checkpoint=None
         )
-        own = time.process_time() - begun
-        own -= self.seconds["survey"] * self.trained
-        if "company" not in before:
-            own -= self.seconds["company"]
-        return small, own + self.seconds["survey"] * way.trainings + self.seconds["company"]
+        own, each = time.process_time() - begun, self.survey_seconds[planned.relaxed().steps, way.spread]
+        own -= each * self.trained
+        if before is None:
+            own -= self.company_seconds
+        return small, own + each * way.trainings + self.company_seconds
 
 
 def _planned(
-    task: GraphTask, size: int, seed: int, objective: str, trainings: int, options: Mapping[str, Any]
+    task: GraphTask,
+    size: int,
+    seed: int,
+    objective: str,
+    length: float,
+    trainings: int,
+    options: Mapping[str, Any],
 ) -> Plan:
+    """The plan of a copy; trainings on the original graph take a share ``length`` of their steps."""
     given = dict(OBJECTIVES[objective])
     own = {**budget(trainings, given["val_method"]), **given.pop("options", {}), **options}
+    if length != 1:
+        steps = task.recipes(size, None, "loss")[0].steps
+        given["full_recipe"] = {"steps": max(1, round(length * steps))}
     return plan(task, PolynomialFilter(), method="hcdc", train_size=size, seed=seed, options=own, **given)
 
 
@@ -206,7 +233,7 @@ def known_record(path: str | Path, dataset: str, judge: int) -> dict[str, Any]:
 
 def judged(
     task: GraphTask,
-    made: Mapping[tuple[str, int], CondensedDataset],
+    made: Mapping[Key, CondensedDataset],
     source: Mapping[str, Any],
     judge: int,
     device: str,
@@ -225,8 +252,8 @@ def judged(
     fresh = np.stack([space.encode(config).double().numpy() for config in configs])
     recorded = {r["name"]: r for r in source["rivals"] if r["name"] in RIVALS}
     told: list[dict[str, Any]] = []
-    for (objective, trainings), result in ranked.items():
-        probes = made[objective, trainings].meta["probes"]
+    for (objective, length, trainings), result in ranked.items():
+        probes = made[objective, length, trainings].meta["probes"]
         at, scores = np.asarray(probes["lam"], np.float64), stats.rankdata(probes["score"])
         predicted = kernel_ridge(at, scores, fresh) if trainings > 4 else np.zeros(len(fresh))
         expected = _expected(probes, fresh, slopes=objective != "landscape-values")
@@ -234,13 +261,13 @@ def judged(
             {
                 "dataset": found.dataset, "train_size": found.train_size, "val_size": found.val_size,
                 "seed": found.seed, "judge_seed": judge, "candidates": len(configs),
-                "objective": objective, "trainings": trainings,
+                "objective": objective, "trainings": trainings, "length": length,
                 "spearman": result.spearman, "test_spearman": result.test_spearman,
                 "regret": result.regret, "proxy": list(result.proxy),
                 "proxy_seconds": found.proxy_seconds,
                 "ridge": _agreement(source, predicted),
                 "process": None if expected is None else _agreement(source, -expected),
-                "subset": _subset(source, trainings, judge),
+                "subset": _subset(source, trainings, judge) if length == 1 else None,
                 "recorded": _agreement(source, np.asarray(source["proxy"], np.float64)),
                 "rivals": {
                     name: {key: r.get(key) for key in ("description", "spearman", "test_spearman")}
@@ -256,8 +283,8 @@ def judged(
             }
         )  # fmt: skip
         logging.getLogger("hcdc").info(
-            "%s seed %d, %s, %d trainings: spearman %.3f, ridge %.3f", found.dataset, found.seed, objective,
-            trainings, result.spearman or float("nan"), told[-1]["ridge"]["spearman"],
+            "%s seed %d, %s, %d trainings of length %g: spearman %.3f, ridge %.3f", found.dataset, found.seed,
+            objective, trainings, length, result.spearman or float("nan"), told[-1]["ridge"]["spearman"],
         )  # fmt: skip
     return told
 
@@ -297,12 +324,13 @@ def main() -> None:
     parser.add_argument("--known", required=True, help="records of filters-80")
     parser.add_argument("--budgets", default="32")
     parser.add_argument("--objectives", default="landscape")
+    parser.add_argument("--lengths", default="1", help="shares of the steps of trainings on the original")
     parser.add_argument("--copies", help="folder of stored copies, which are reused")
     given = parser.parse_args()
     run(
         given.dataset, given.size, integers("--seeds", given.seeds), integers("--judges", given.judges),
         given.known, integers("--budgets", given.budgets), given.objectives.split(","), given.out,
-        device=given.device, copies=given.copies,
+        device=given.device, copies=given.copies, lengths=shares("--lengths", given.lengths),
     )  # fmt: skip
 
 

@@ -185,16 +185,21 @@ def gain_table(found: Sequence[Record]) -> str:
 def by_test_table(found: Sequence[Record]) -> str:
     """Spearman's correlation with test accuracy instead of validation accuracy, over seeds.
 
-    The records hold the scores of copies but not those of rivals.
+    Every record holds the scores of its copy. Only later ones hold those of the rivals, so these have fewer
+    seeds.
     """
     table: dict[str, dict[Key, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for r in found:
         table[r["label"]][key(r)][r["seed"]] = spearman(r["test"], r["proxy"])
         if r["label"] == "hcdc":
             table["truth"][key(r)][r["seed"]] = spearman(r["test"], r["truth"])
+        for rival in r["rivals"]:
+            if rival.get("test_spearman") is not None:
+                table[rival_name(rival)][key(r)][r["seed"]] = rival["test_spearman"]
+    own = "validation accuracy on the full data, three seeds"
     rows = [
         [words, *(cell(list(table[name].get(c, {}).values())) for c in COLUMNS)]
-        for name, words in {"truth": "validation accuracy on the full data, three seeds", **COPIES}.items()
+        for name, words in {"truth": own, **COPIES, **RIVALS}.items()
         if name in table
     ]
     return table_text(["ranked by", *head(COLUMNS)], rows)
@@ -290,14 +295,15 @@ Found = dict[tuple[Key, str], dict[int, float]]
 
 
 def trainings_table(found: Sequence[Record]) -> str:
-    """Spearman's correlation of protocol ``graphs-cost``, per number of trainings on the original graph."""
-    table: dict[tuple[int, str], Found] = defaultdict(lambda: defaultdict(dict))
+    """Spearman's correlation of protocol ``graphs-cost``, per number and length of original trainings."""
+    table: dict[tuple[int, float, str], Found] = defaultdict(lambda: defaultdict(dict))
     rivals: dict[str, Found] = defaultdict(lambda: defaultdict(dict))
     for r in found:
+        spent = r["trainings"], r.get("length", 1.0)
         for name, entry in _ranked(r):
             for figure in TRUTHS:
-                _put(table[r["trainings"], name][key(r), figure], r["seed"], entry.get(figure))
-        _put(table[r["trainings"], r["objective"]][key(r), "cpu_seconds"], r["seed"], r["cpu_seconds"])
+                _put(table[*spent, name][key(r), figure], r["seed"], entry.get(figure))
+        _put(table[*spent, r["objective"]][key(r), "cpu_seconds"], r["seed"], r["cpu_seconds"])
         for figure in TRUTHS:
             both = rivals["192 trainings: `both`, recorded"]
             _put(both[key(r), figure], r["judge_seed"], r["recorded"][figure])
@@ -310,8 +316,12 @@ def trainings_table(found: Sequence[Record]) -> str:
     columns = sorted(
         dict.fromkeys(key(r) for r in found), key=lambda c: COLUMNS.index(c) if c in PAPER else 99
     )
-    order = sorted(table, key=lambda row: (row[0], list(OBJECTIVES).index(row[1])))
-    rows = [[f"{n:,}", OBJECTIVES[name], *_cells(table[n, name], columns)] for n, name in order]
+    order = sorted(table, key=lambda row: (row[0], -row[1], list(OBJECTIVES).index(row[2])))
+    rows = [
+        [f"{n:,}" if length == 1 else f"{n:,}, {100 * length:g} % of the steps", OBJECTIVES[name],
+         *_cells(table[n, length, name], columns)]
+        for n, length, name in order
+    ]  # fmt: skip
     rows += [["", words, *_cells(by_column, columns)] for words, by_column in rivals.items()]
     names = [f"{graph}, {words}" for graph in head(columns) for words in (*TRUTHS.values(), "CPU s")]
     return table_text(["trainings", "ranked by", *names], rows or [["not run"]])

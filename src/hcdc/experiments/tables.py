@@ -31,6 +31,7 @@ from hcdc.experiments import (
     zoo_tables,
 )
 from hcdc.experiments._command import as_command
+from hcdc.experiments.cell_hypergradient_table import hypergradients_table
 from hcdc.experiments.learned_tables import LEARNED_TABLES
 from hcdc.experiments.markdown import filled, table_text
 from hcdc.experiments.nas201_draws import mean_text
@@ -69,6 +70,7 @@ TABLES: dict[str, tuple[str | None, Callable[[Sequence[Record]], str]]] = {
     "tables-cost": ("tables-rank", table_rank_tables.cost_table),
     "cells-edges": ("cells-edges", cell_tables.edges_table),
     "cells-finite": ("cells-finite", cell_tables.finite_table),
+    "cells-hypergradients": ("cells-hypergradients", hypergradients_table),
     "speed": (None, speed_table),
     "against": (None, against_table),
     **{name: ("search-learned", write) for name, write in LEARNED_TABLES.items()},
