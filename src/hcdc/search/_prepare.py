@@ -87,13 +87,15 @@ def prepare(
         raise InputError(WITH_TASK)
     if truth is not None:
         check_truth(truth, task)
-    loaded = [loaded_copy(copy) for copy in copies]
+    files = [name.partition(":")[2] for name in rungs or () if name.startswith("copy:")]
+    loaded = [loaded_copy(copy) for copy in [*copies, *files]]
     for small in loaded:
         task_of(small, task)
     own = rungs is not None or bool(copies) or truth is not None
     if rungs is None and truth is not None:
         rungs = [f"short:{length}" for length in sorted(truth.fidelities)]
-    names = ("short:0.1",) if rungs is None else [name for name in rungs if name != "full"]
+    stand_ins = ("short:0.1",) if rungs is None else rungs
+    names = [name for name in stand_ins if name != "full" and not name.startswith("copy:")]
     return TaskProblem(task, over, names, loaded, truth, device=device, seed=seed, make_copy=not own)
 
 

@@ -70,8 +70,8 @@ def search(
         copies: Condensed data sets, or their files, to try as stand-ins. For a task without copies, rungs and
             truth, a copy of random training examples and real validation examples is tried if it costs at
             most 1/20 of a full training, and making it 5 % of the budget.
-        rungs: Stand-ins to use, cheapest first, e.g. ``["subset:0.05", "short:3"]`` or one text with commas;
-            see `ObjectiveProblem` and `TaskProblem`.
+        rungs: Stand-ins to use, cheapest first, e.g. ``["subset:0.05", "short:3", "copy:FILE"]`` or one text
+            with commas; for a task also ``"free"``. See `ObjectiveProblem` and `TaskProblem`.
         trials: At most so many configurations on the cheapest stand-in; by default the budget decides. On a
             copy alone 200 by default.
         truth: Full-data results of a task, used instead of training; the budget is then counted in the

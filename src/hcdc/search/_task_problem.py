@@ -21,12 +21,12 @@ from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset
 from hcdc.search._dimensions import described, distributions_of
 from hcdc.search._distributions import Distribution
+from hcdc.search._free import KIND, FreeRung
 from hcdc.search._problem import Array, Outcome, Problem, Rung
 from hcdc.search._store import Store
 from hcdc.spaces import Space
 from hcdc.tasks import Task
 from hcdc.training import Result, run_candidates
-from hcdc.training.free import free_scores
 from hcdc.truth import Truth
 
 log = logging.getLogger("hcdc")
@@ -143,28 +143,6 @@ class TrainedRung(Rung):
         return Outcome(config, ranked, result.seconds, parts=parts, told=told)
 
 
-class FreeRung(Rung):
-    """Scores untrained candidates; its figures are features of the model.
-
-    Args:
-        task, space: What would be trained.
-        names: Training-free scores; the first is the rung's own.
-        seed: Draws the minibatch and the initialisation.
-    """
-
-    name, share, batch = "free", 0.0, 8
-
-    def __init__(self, task: Task, space: Space, names: Sequence[str], seed: int):
-        self.task, self.space, self.names, self.seed = task, space, tuple(names), seed
-
-    def run(self, configs: Sequence[Config], seed: int) -> Iterator[Outcome]:
-        with timed() as spent:
-            found = free_scores(self.task, self.space, configs, self.names, self.seed)
-        for config, values in zip(configs, zip(*found.values())):
-            figures = dict(zip(self.names, values))
-            yield Outcome(config, figures.pop(self.names[0]), spent[0] / len(configs), values=figures)
-
-
 class LookedUp(Rung):
     """Takes results from a table instead of training.
 
@@ -196,11 +174,11 @@ class TaskProblem(Problem):
     Args:
         task: What is learned.
         space: What is searched.
-        rungs: Names, cheapest first: ``"subset:0.1"``, ``"short:0.25"`` (a share of the examples or
-            of the steps). The full training is always the last rung.
+        rungs: Names, cheapest first: ``"free"`` or ``"free:jacov+naswot"`` (training-free scores, see
+            `FreeRung`), ``"subset:0.1"``, ``"short:0.25"`` (a share of the examples or of the steps). The
+            full training is always the last rung.
         copies: Condensed sets; each is a rung ``"copy"``, ``"copy:2"``, ...
         truth: A table of full-data results, used instead of training where it has them.
-        free: Training-free scores of the rung ``"free"``, see `hcdc.training.free`; none leaves it out.
         recipe: The full recipe; None takes the task's, with one initialisation.
         device: Where to train.
         seed: Draws the subsets.
@@ -216,7 +194,6 @@ class TaskProblem(Problem):
         rungs: Sequence[str] = ("short:0.1",),
         copies: Sequence[CondensedDataset] = (),
         truth: Truth | None = None,
-        free: Sequence[str] = (),
         recipe: Recipe | None = None,
         device: torch.device | str = "cpu",
         seed: int = 0,
@@ -227,15 +204,19 @@ class TaskProblem(Problem):
         self.truth, self._copies, self._make_copy = truth, list(copies), make_copy
         full, _ = task.recipes(len(task.train), 20, "accuracy")
         self.recipe = dataclasses.replace(recipe or full, seeds=1)
+        free = [name for name in rungs if name.partition(":")[0] == KIND]
+        self._free = [FreeRung(self.task, space, name, seed) for name in free]
         self.rungs: list[Rung] = [
-            *([FreeRung(self.task, space, free, seed)] if free else []),
+            *self._free,
             *(self._copy(small, number) for number, small in enumerate(copies, 1)),
-            *(self._rung(name) for name in rungs),
+            *(self._rung(name) for name in rungs if name not in free),
             self._full(),
         ]
         if truth is None and task.num_classes is not None:
             self.bounds = (0.0, 1.0)  # accuracy; tables may count in percent
         self._names = [rung.name for rung in self.rungs]
+        if len(set(self._names)) < len(self._names):
+            raise InputError(f"rungs {', '.join(self._names)}: each may appear once")
         self._prices: dict[str, float] = {}
         self._range = np.zeros(0) if space.candidates() is not None else self._spread()
 
@@ -258,7 +239,8 @@ class TaskProblem(Problem):
             share = float("nan")
         if kind not in ("subset", "short") or not share > 0:
             raise InputError(
-                f"rung '{name}': write 'subset:0.1' or 'short:0.25', or 'short:12' for 12 epochs"
+                f"rung '{name}' is not known; write 'free', 'subset:0.1', 'short:0.25' (shares), 'short:12' "
+                "(epochs, with a table), 'copy:FILE' or 'full'"
             )
         if self.truth is not None and kind == "short":
             return self._listed(name, share)
@@ -353,7 +335,7 @@ class TaskProblem(Problem):
 
     @staticmethod
     def _forecast(rung: Rung, configs: Sequence[Config], budget: float) -> float:
-        assert isinstance(rung, TrainedRung | LookedUp), "free rungs are measured while they run"
+        assert isinstance(rung, TrainedRung | LookedUp), "free rungs have prices of their own"
         return rung.forecast(configs, budget / 2)
 
     def forecast(self, budget: float, seed: int) -> dict[str, float]:
@@ -365,6 +347,10 @@ class TaskProblem(Problem):
             for rung in self.rungs
             if rung.share > 0
         }
+
+    def free_prices(self) -> dict[str, float]:
+        """Seconds per candidate by free rung."""
+        return {rung.name: rung.price() for rung in self._free}
 
     def size(self) -> float:
         """Number of candidates."""
