@@ -27,7 +27,7 @@ class Proposes:
 
 @pytest.mark.parametrize("sampler", [None, Proposes()])
 def test_a_third_of_every_pool_is_random(sampler, monkeypatch):
-    """Of what waits to be tried after each renewal, whatever the best so far are; the others are not random."""
+    """Of what waits to be tried after each renewal, whatever the best so far are."""
     shares, renew = [], Ladder.renew_pool
 
     def renewed(self, rng):

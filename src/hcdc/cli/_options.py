@@ -112,7 +112,7 @@ _SAMPLER = "tpe: Optuna's sampler makes two thirds of the proposals."
 Sampler = Annotated[MaybeText, Option(metavar="tpe", help=_SAMPLER)]
 _KNOWN = "Earlier full results: a CSV file, one column per parameter and 'val', or an Optuna journal."
 Known = Annotated[MaybePath, Option(metavar="FILE", help=_KNOWN)]
-Backend = Annotated[MaybeText, Option(metavar="ray", help="ray: run the trials of --objective on a cluster.")]
+Backend = Annotated[MaybeText, Option(metavar="ray", help="ray: run trials on a cluster.")]
 _UNITS = "ray: run the units of work on a cluster."
 ReproductionBackend = Annotated[MaybeText, Option(metavar="ray", help=_UNITS)]
 _ADDRESS = "Address of the Ray cluster. Default: the one that is running, else one on this machine."
