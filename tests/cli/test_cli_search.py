@@ -223,7 +223,6 @@ REFUSED = [
     (("--sampler", "grid"), "--sampler 'grid': choose 'tpe'"),
     (("--backend", "slurm"), "--backend 'slurm' is not known; choose 'ray'"),
     (("--address", "head:1"), "--address 'head:1' is that of a Ray cluster; add --backend ray"),
-    (("--backend", "ray"), "backend are for an objective of your own"),
     (
         ("--objective", "brings.py:objective"),
         "--dataset rows.csv: the file of --objective brings its own data",

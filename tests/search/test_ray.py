@@ -159,7 +159,7 @@ def test_an_objective_that_no_worker_can_load(cluster, tmp_path, monkeypatch):
     import only_here
 
     problem = ObjectiveProblem(only_here.objective, full(), executor=executor)
-    with pytest.raises(HcdcError, match=r"a Ray worker cannot run the objective \(.*only_here"):
+    with pytest.raises(HcdcError, match=r"a Ray worker cannot run a trial \(.*only_here"):
         problem.trial(problem.rungs[0], {}, 0)
 
 

@@ -9,7 +9,7 @@ import pytest
 import hcdc
 from hcdc import InputError
 from hcdc.core.seeds import numpy_stream
-from hcdc.search import LineStore, Outcome, Rung, Store, TaskProblem
+from hcdc.search import LineStore, Outcome, Rung, Store, TaskProblem, prepare
 from hcdc.search._task_problem import CHEAP, TrainedRung
 from hcdc.spaces import NASBenchGraph
 from hcdc.truth import Truth
@@ -61,6 +61,24 @@ def test_a_ready_copy_is_a_rung(task, tmp_path, monkeypatch):
     assert found.rung("copy").file == str(path)
     assert found.trust["copy"].against in ("short:0.1", "full")
     assert {d.name for d in found.trust["copy"].dimensions} <= {d.name for d in task.space().dimensions()}
+
+
+def test_a_copy_may_be_named_among_the_rungs(task, tmp_path, monkeypatch):
+    """As for an objective; the same rungs as with ``copies``."""
+    priced(monkeypatch)
+    first, second = (small(task, seed=seed).save(tmp_path / f"{seed}.hcdc") for seed in (0, 1))
+    problem = prepare(task, task.space(), rungs=f"copy:{first},short:0.1,copy:{second}")
+    assert [rung.name for rung in problem.rungs] == ["copy", "copy:2", "short:0.1", "full"]
+    assert [rung.file for rung in problem.rungs[:2]] == [str(first), str(second)]
+    other = prepare(task, task.space(), [first, second], ["short:0.1"])
+    assert problem.spec() == other.spec()
+    found = hcdc.search(task, task.space(), budget="2m", rungs=f"copy:{first},full")
+    assert [rung.name for rung in found.rungs] == ["copy", "full"]
+    assert found.rung("copy").candidates > 0
+    with pytest.raises(InputError, match=r"none\.hcdc"):
+        prepare(task, task.space(), rungs=["copy:none.hcdc"])
+    with pytest.raises(InputError, match="fingerprint"):
+        prepare(hcdc.TableTask(hcdc.data((X + 1, Y)), "logistic"), task.space(), rungs=[f"copy:{first}"])
 
 
 def test_a_copy_of_other_data_is_refused(task):

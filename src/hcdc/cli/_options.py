@@ -98,7 +98,10 @@ Trials = Annotated[MaybeInt, Option(help="Most configurations on the cheapest ru
 _STORAGE = "Keep finished trials here; the same command continues."
 Storage = Annotated[MaybePath, Option(metavar="FILE", help=_STORAGE)]
 Copies = Annotated[MaybePaths, Option("--copy", help="A condensed file to try as a stand-in. Repeatable.")]
-_RUNGS = "Stand-ins, cheapest first: subset:0.1,short:0.25 (shares) or short:3 (epochs)."
+_RUNGS = (
+    "Stand-ins, cheapest first: subset:0.1,short:0.25 (shares), short:3 (epochs), copy:FILE; for networks of "
+    "a task also free or free:jacov+naswot (training-free scores)."
+)
 Rungs = Annotated[MaybeText, Option(help=_RUNGS)]
 _OBJECTIVE = (
     "Search your own function objective(trial, data); a function data() in the same file returns the "
@@ -109,7 +112,7 @@ _SAMPLER = "tpe: Optuna's sampler makes two thirds of the proposals."
 Sampler = Annotated[MaybeText, Option(metavar="tpe", help=_SAMPLER)]
 _KNOWN = "Earlier full results: a CSV file, one column per parameter and 'val', or an Optuna journal."
 Known = Annotated[MaybePath, Option(metavar="FILE", help=_KNOWN)]
-Backend = Annotated[MaybeText, Option(metavar="ray", help="ray: run the trials of --objective on a cluster.")]
+Backend = Annotated[MaybeText, Option(metavar="ray", help="ray: run trials on a cluster.")]
 _UNITS = "ray: run the units of work on a cluster."
 ReproductionBackend = Annotated[MaybeText, Option(metavar="ray", help=_UNITS)]
 _ADDRESS = "Address of the Ray cluster. Default: the one that is running, else one on this machine."

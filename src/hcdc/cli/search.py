@@ -70,6 +70,11 @@ def search(
         ("--truth", truth),
         ("--known", known),
         *(("--copy", one) for one in copy or ()),
+        *(
+            ("--rungs", Path(name.partition("copy:")[2]))
+            for name in (rungs or "").split(",")
+            if "copy:" in name
+        ),
     ]
     for source in inputs:
         check_apart(source, ("--storage", storage), ("--json", result))

@@ -64,6 +64,11 @@ def score_text(found: Found) -> str:
     return f"{figure(found.score)}{between}, from {which}{parts}"
 
 
+def free(rung: RungReport) -> bool:
+    """Whether a rung trains nothing."""
+    return rung.name.partition(":")[0] == "free"
+
+
 def stand_ins(found: Found) -> list[RungReport]:
     """Paid rungs below the full training that were measured against the next one."""
     return [rung for rung in found.rungs if rung.name != "full" and rung.spearman is not None]
@@ -146,9 +151,10 @@ def misjudged(found: Found) -> list[str]:
 
 
 def cost(found: Found) -> str:
-    """Time spent against what the same candidates would take in full."""
+    """Time spent against what the same candidates would take in full; free scores are no trials."""
+    trained = [rung for rung in found.rungs if not free(rung)]
     spent = f"{duration(found.seconds)} for {found.full_trainings} full trainings"
-    most = max(found.rungs, key=lambda rung: rung.candidates, default=None)
+    most = max(trained, key=lambda rung: rung.candidates, default=None)
     tried = 0 if most is None else most.candidates
     price = next((rung.price for rung in found.rungs if rung.name == "full"), None)
     if not found.full_trainings:

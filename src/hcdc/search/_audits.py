@@ -15,8 +15,8 @@ from hcdc.core.configs import Config
 from hcdc.core.ranks import standard_ranks
 from hcdc.core.trusted import DimensionTrust, Trust
 from hcdc.evaluation.trust import agreement, dimension_agreement
-from hcdc.search._board import Board
-from hcdc.search._problem import Array, Outcome
+from hcdc.search._board import Board, free_figures
+from hcdc.search._problem import Array
 
 FEWEST = 5
 """Audits without which nothing is said per dimension."""
@@ -67,14 +67,9 @@ def free_trust(board: Board, rung: str, against: str, sample: Sequence[int], see
     """The same for the figures of a free rung, which has scored all candidates: the sum of their ranks."""
     audited = complete(board, sample, against)
     outcomes = [board.outcomes[rung][i] for i in range(len(board.configs))]
-    ranks = np.sum([standard_ranks(column) for column in _figures(outcomes).T], 0)
+    ranks = np.sum([standard_ranks(column) for column in free_figures(outcomes).T], 0)
     found = agreement(ranks, audited, board.scores(against)[audited], finite=True, seed=seed)
     return dataclasses.replace(found, against=against)
-
-
-def _figures(outcomes: Sequence[Outcome]) -> Array:
-    found: Array = np.nan_to_num(np.array([[o.score, *o.values.values()] for o in outcomes], np.float64))
-    return found
 
 
 def by_dimension(

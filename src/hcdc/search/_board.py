@@ -114,14 +114,19 @@ class Board:
 
     def _figures(self, free: Sequence[str]) -> list[Array]:
         """Figures ``[n, k]`` of each free rung that has scored all candidates."""
-        found = []
-        for outcomes in (self.outcomes[rung] for rung in free):
-            if len(outcomes) == len(self.configs):
-                ordered = [outcomes[i] for i in range(len(outcomes))]
-                names = sorted(ordered[0].values)
-                table = [[o.score, *(o.values[name] for name in names)] for o in ordered]
-                found.append(np.nan_to_num(np.array(table, np.float64)))
-        return found
+        known = [self.outcomes[rung] for rung in free if len(self.outcomes[rung]) == len(self.configs)]
+        return [free_figures([outcomes[i] for i in range(len(outcomes))]) for outcomes in known]
+
+
+def free_figures(outcomes: Sequence[Outcome]) -> Array:
+    """Scores and further figures ``[n, k]`` on a free rung; where one is undefined, it is below the worst."""
+    names = sorted({name for outcome in outcomes for name in outcome.values})
+    rows = [[o.score, *(o.values.get(name, math.nan) for name in names)] for o in outcomes]
+    table = np.array(rows, np.float64).reshape(len(outcomes), -1)
+    for column in table.T:
+        known = column[np.isfinite(column)]
+        column[~np.isfinite(column)] = known.min() - max(float(known.std()), 1e-9) if len(known) else 0.0
+    return table
 
 
 class Posterior:

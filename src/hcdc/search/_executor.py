@@ -6,13 +6,14 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.seeds import derive, global_streams
 from hcdc.datasets import FullData, TrialData
 from hcdc.search._trial import Rule, Trial, is_pruned
 
+Made = TypeVar("Made")
 Objective = Callable[[Any, TrialData], float]
 MakeData = Callable[[FullData, int, int], TrialData]
 """The data of a trial, from the full data, the seed of the rung and the seed of the trial."""
@@ -71,8 +72,29 @@ class Executor:
 
     def run(self, objective: Objective, full: FullData, data: MakeData, jobs: Sequence[Job]) -> Iterator[Ran]:
         """Run trials; what came out of them, in their order."""
+        return self.map(run_job, (objective, full, data), jobs, _lost)
+
+    def map(
+        self,
+        function: Callable[..., Made],
+        shared: Sequence[Any],
+        jobs: Sequence[Any],
+        lost: Callable[[Any, str], Made],
+    ) -> Iterator[Made]:
+        """``function(*shared, job)`` for each job, in their order.
+
+        Args:
+            function: Runs one job.
+            shared: What all jobs need; sent once if they run elsewhere.
+            jobs: The jobs.
+            lost: What a job gives whose process died, from the job and what happened.
+        """
         for job in jobs:
-            yield run_job(objective, full, data, job)
+            yield function(*shared, job)
+
+
+def _lost(job: Job, note: str) -> Ran:
+    return Ran(Trial(job.config, job.number), note=note)
 
 
 def run_job(objective: Objective, full: FullData, data: MakeData, job: Job) -> Ran:

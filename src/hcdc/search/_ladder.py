@@ -19,6 +19,7 @@ from hcdc.search._allocation import Simulation, allocate, improving
 from hcdc.search._audits import complete
 from hcdc.search._board import Board, Index, Posterior
 from hcdc.search._first import first_full, started
+from hcdc.search._free import score_free
 from hcdc.search._hurry import hurry, trainings_are_quick
 from hcdc.search._intervals import slope_is_positive
 from hcdc.search._overhead import Overhead
@@ -32,8 +33,6 @@ from hcdc.search._summary import summary
 log = logging.getLogger("hcdc")
 LEVEL = 0.9
 """Level of intervals."""
-FREE = 0.1
-"""Largest share of the budget for a free rung."""
 ASKING = 0.01
 """Largest share of the budget for the proposals of a sampler in one wave."""
 OVER, LAST = 1.05, 1.1
@@ -221,7 +220,7 @@ class Ladder:
             return
         failed = f"the first five candidates all failed on rung '{rung.name}'"
         note = next(reversed(outcomes.values())).note
-        if rung not in self.kept[:-1]:
+        if rung not in self.kept[:-1] and rung.name not in self.free:
             raise HcdcError(f"{failed}: {note}")
         self.dropped[rung.name] = f"the first five candidates all failed: {note}"
         self.warnings.append(f"{failed}, so it was dropped: {note}")
@@ -237,7 +236,7 @@ class Ladder:
         self.board.tell(self.full.name, self.known)
         if self.known:
             self.curve.append((self.seconds, max(outcome.score for outcome in self.known)))
-        self._free_rungs()
+        score_free(self)
         self._pilot()
         if trainings_are_quick(self):
             hurry(self)
@@ -247,21 +246,6 @@ class Ladder:
                     break
         self._confirm()
         return summary(self)
-
-    def _free_rungs(self) -> None:
-        """Score all candidates on the free rungs that the budget allows."""
-        for rung in [rung for rung in self.problem.rungs if rung.name in self.free]:
-            everything = range(len(self.board.configs))
-            self.evaluate(rung, everything[: 2 * rung.batch])
-            needed = self.prices.of(rung) * len(everything)
-            if not len(everything) or needed > FREE * self.budget:
-                reason = (
-                    f"all candidates would take {needed:,.0f} s" if len(everything) else "endless candidates"
-                )
-                self.free.remove(rung.name)
-                self.dropped[rung.name] = f"too expensive: {reason}"
-            else:
-                self.evaluate(rung, everything[2 * rung.batch :])
 
     def renew_pool(self, rng: np.random.Generator) -> None:
         """New proposals: a third at random, the others from the sampler or close to the best so far."""

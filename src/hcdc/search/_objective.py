@@ -20,6 +20,7 @@ from hcdc.datasets import CondensedDataset, Effort, FullData, TrialData
 from hcdc.search._code import code_fingerprint
 from hcdc.search._distributions import Distribution, distribution
 from hcdc.search._executor import Executor, Job, MakeData, Objective, Ran
+from hcdc.search._free import KIND as FREE
 from hcdc.search._learned_space import MOST_VALUES, LearnedSpace
 from hcdc.search._problem import Array, Outcome, Problem, Rung
 from hcdc.search._pruning import UNPRUNED, MedianRule, OptunaPruning
@@ -127,6 +128,11 @@ class ObjectiveProblem(Problem):
         kind, _, text = name.partition(":")
         if kind == "copy" and text:
             return self._copy(name, text)
+        if kind == FREE:
+            raise InputError(
+                f"rung '{name}': training-free scores need the networks of a task and its space, and an "
+                "objective builds its own; leave it out"
+            )
         size = _number(text)
         if kind == "subset" and 0 < size < 1:
             share = size if self.full.parts["train"].divisible else 1.0
@@ -264,6 +270,10 @@ class ObjectiveProblem(Problem):
             outcome = self.trial(self.rungs[0], config, derive(seed, "explore", number))
             self._learn(outcome)
             spent += outcome.seconds
+
+    def free_prices(self) -> dict[str, float]:
+        """Seconds per candidate by free rung: an objective has none."""
+        return {}
 
     def size(self) -> float:
         """Number of configurations; infinite where a parameter is real, or may not always be read."""

@@ -17,6 +17,7 @@ from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset, FullData
 from hcdc.search._allocation import allocate
 from hcdc.search._executor import Objective
+from hcdc.search._free import MOST as MOST_FREE
 from hcdc.search._prepare import parse_budget, prepare
 from hcdc.search._problem import STEEP, Array
 from hcdc.search._regression import PRIOR_SLOPE
@@ -87,11 +88,15 @@ def plan(
     seconds = parse_budget(budget)
     problem = prepare(subject, over, copies, rungs, truth, device, seed)
     prices = problem.forecast(seconds, seed)
-    return planned(prices, seconds, problem.size(), device)
+    return planned(prices, seconds, problem.size(), device, problem.free_prices())
 
 
 def planned(
-    prices: Mapping[str, float], budget: float, size: float, device: torch.device | str = "cpu"
+    prices: Mapping[str, float],
+    budget: float,
+    size: float,
+    device: torch.device | str = "cpu",
+    free: Mapping[str, float] | None = None,
 ) -> SearchPlan:
     """The plan for rungs with these prices.
 
@@ -100,7 +105,10 @@ def planned(
         budget: Seconds to spend.
         size: Candidates in the space.
         device: Where candidates are trained.
+        free: Seconds per candidate by free rung. They score all candidates, unless that is too expensive.
     """
+    free = free or {}
+    scored = {name: int(size) if price * size <= MOST_FREE * budget else 0 for name, price in free.items()}
     names = list(prices)
     full = prices[names[-1]]
     affordable = int(budget / full)
@@ -112,7 +120,7 @@ def planned(
         "memory_gib": peak_memory_gib(),
         "environment": environment(device),
     }
-    sizes = dict.fromkeys(names, 0)
+    prices, sizes = {**free, **prices}, dict.fromkeys([*free, *names], 0)
     if affordable < FEWEST:
         sizes[names[-1]] = affordable
         why = f"the budget pays for {_many(affordable)}, and at least {FEWEST} are needed; allow more time"
@@ -127,11 +135,12 @@ def planned(
     worlds = PriorWorlds(len(used), int(min(size, MOST)), numpy_stream(0, "plan"))
     plain = worlds.value([*[0] * (len(used) - 1), affordable])
     limits = dict.fromkeys(used, math.inf)
-    best = allocate(worlds, used, prices, budget - reserve, limits)
+    left = budget - reserve - sum(free[name] * count for name, count in scored.items())
+    best = allocate(worlds, used, prices, left, limits)
     gain = best.value - plain if best is not None else 0.0
     pays = best is not None and gain >= MARGIN
     if best is not None and pays:
-        sizes |= {name: int(min(count, size)) for name, count in best.sizes.items()}
+        sizes |= scored | {name: int(min(count, size)) for name, count in best.sizes.items()}
         sizes[names[-1]] += round(reserve / full)
         first = next(name for name in names if sizes[name])
         why = (

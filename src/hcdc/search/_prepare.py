@@ -28,7 +28,7 @@ UNITS = {
 }  # fmt: skip
 AMOUNT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*")
 
-WITH_TASK = "pruner and backend are for an objective of your own; leave them out with a task"
+WITH_TASK = "pruner is for an objective of your own; leave it out with a task"
 
 
 def parse_budget(budget: str | float) -> float:
@@ -83,18 +83,22 @@ def prepare(
     task: Any = subject
     if not isinstance(task, Task):
         raise InputError(f"the space belongs to a task, and {type(task).__name__} is none; pass an hcdc.Task")
-    if pruner is not None or (executor is not None and executor.elsewhere):
+    if pruner is not None:
         raise InputError(WITH_TASK)
     if truth is not None:
         check_truth(truth, task)
-    loaded = [loaded_copy(copy) for copy in copies]
+    files = [name.partition(":")[2] for name in rungs or () if name.startswith("copy:")]
+    loaded = [loaded_copy(copy) for copy in [*copies, *files]]
     for small in loaded:
         task_of(small, task)
     own = rungs is not None or bool(copies) or truth is not None
     if rungs is None and truth is not None:
         rungs = [f"short:{length}" for length in sorted(truth.fidelities)]
-    names = ("short:0.1",) if rungs is None else [name for name in rungs if name != "full"]
-    return TaskProblem(task, over, names, loaded, truth, device=device, seed=seed, make_copy=not own)
+    stand_ins = ("short:0.1",) if rungs is None else rungs
+    names = [name for name in stand_ins if name != "full" and not name.startswith("copy:")]
+    return TaskProblem(
+        task, over, names, loaded, truth, device=device, seed=seed, make_copy=not own, executor=executor
+    )
 
 
 def loaded_copy(copy: CondensedDataset | str | os.PathLike[str]) -> CondensedDataset:

@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hcdc.core.errors import HcdcError, InputError, require
-from hcdc.datasets import FullData
-from hcdc.search._executor import Executor, Job, MakeData, Objective, Ran, run_job
-from hcdc.search._trial import Trial
+from hcdc.search._executor import Executor, Made
 
 log = logging.getLogger("hcdc")
 RETRIES = 3
@@ -29,6 +27,8 @@ class RayExecutor(Executor):
     folders where this process finds them, so nodes must share these or have the modules installed. If Ray was
     started before (``ray.init``), its own settings hold.
 
+    The candidates of an hcdc task, which train together in one process, are divided into ``batch`` parts.
+
     Args:
         address: Address of the cluster; None takes the one that is running, else starts one on this machine.
         batch: Trials handed over together.
@@ -42,7 +42,7 @@ class RayExecutor(Executor):
         self, address: str | None = None, batch: int = 8, cpus: float = 1, gpus: float | None = None
     ):
         self._ray, self.batch = ray_cluster(address), batch
-        self._task = ray_task(self._ray, run_job, cpus, gpus)
+        self._cpus, self._gpus = cpus, gpus
         self._sent: dict[int, tuple[Any, Any]] = {}
 
     def _put(self, value: Any) -> Any:
@@ -51,22 +51,29 @@ class RayExecutor(Executor):
             self._sent[id(value)] = value, self._ray.put(value)  # kept, so that its id stays its own
         return self._sent[id(value)][1]
 
-    def run(self, objective: Objective, full: FullData, data: MakeData, jobs: Sequence[Job]) -> Iterator[Ran]:
-        sent = [self._put(value) for value in (objective, full, data)]
-        running = [self._task.remote(*sent, job) for job in jobs]
-        for job, task in zip(jobs, running):
-            yield self._result(job, task)
+    def map(
+        self,
+        function: Callable[..., Made],
+        shared: Sequence[Any],
+        jobs: Sequence[Any],
+        lost: Callable[[Any, str], Made],
+    ) -> Iterator[Made]:
+        task = ray_task(self._ray, function, self._cpus, self._gpus)
+        sent = [self._put(value) for value in shared]
+        running = [task.remote(*sent, job) for job in jobs]
+        for job, one in zip(jobs, running):
+            yield self._result(job, one, lost)
 
-    def _result(self, job: Job, task: Any) -> Ran:
+    def _result(self, job: Any, task: Any, lost: Callable[[Any, str], Made]) -> Made:
         errors = self._ray.exceptions
         try:
-            found: Ran = self._ray.get(task)
+            found: Made = self._ray.get(task)
         except (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError) as error:
-            return Ran(Trial(job.config, job.number), note=f"{type(error).__name__}: its worker died")
+            return lost(job, f"{type(error).__name__}: its worker died")
         except errors.RayError as error:  # not the objective's own, which is caught where it runs
             last = str(error).strip().splitlines()[-1]
             raise HcdcError(
-                f"a Ray worker cannot run the objective ({last}); its modules must be found on every node"
+                f"a Ray worker cannot run a trial ({last}); its modules must be found on every node"
             ) from error
         return found
 

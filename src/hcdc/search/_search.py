@@ -20,7 +20,7 @@ from hcdc.search._copy_alone import search_copy
 from hcdc.search._executor import Executor, Objective
 from hcdc.search._known import known_outcomes, known_results, unread_columns
 from hcdc.search._ladder import Ladder
-from hcdc.search._prepare import USUAL_BUDGET, WITH_TASK, loaded_copy, parse_budget, prepare
+from hcdc.search._prepare import USUAL_BUDGET, loaded_copy, parse_budget, prepare
 from hcdc.search._ray import executor_of
 from hcdc.search._sampler import Sampler
 from hcdc.search._settings import LadderSettings
@@ -70,8 +70,8 @@ def search(
         copies: Condensed data sets, or their files, to try as stand-ins. For a task without copies, rungs and
             truth, a copy of random training examples and real validation examples is tried if it costs at
             most 1/20 of a full training, and making it 5 % of the budget.
-        rungs: Stand-ins to use, cheapest first, e.g. ``["subset:0.05", "short:3"]`` or one text with commas;
-            see `ObjectiveProblem` and `TaskProblem`.
+        rungs: Stand-ins to use, cheapest first, e.g. ``["subset:0.05", "short:3", "copy:FILE"]`` or one text
+            with commas; for a task also ``"free"``. See `ObjectiveProblem` and `TaskProblem`.
         trials: At most so many configurations on the cheapest stand-in; by default the budget decides. On a
             copy alone 200 by default.
         truth: Full-data results of a task, used instead of training; the budget is then counted in the
@@ -83,7 +83,7 @@ def search(
         pruner: An Optuna pruner for full trainings that report scores; by default the median rule.
         known: Earlier full results, which are then free: a CSV file with one column per parameter and ``val``
             (higher is better), or a finished Optuna study or its storage; see `CsvTruth` and `StudyTruth`.
-        backend: ``"ray"`` runs the trials of an objective on a Ray cluster, see `RayExecutor`.
+        backend: ``"ray"`` runs trials on a Ray cluster, see `RayExecutor`.
         address: Address of the cluster; by default the one that is running, else one on this machine.
 
     Returns:
@@ -100,8 +100,6 @@ def search(
             "its hcdc.FullData, or a condensed data set"
         )
     asked = None if sampler is None else Sampler(sampler, seed)
-    if backend == "ray" and isinstance(subject, Task):
-        raise InputError(WITH_TASK)
     executor = executor_of(backend, address)
     if storage is not None and (why := unwritable(file_name(storage))):
         raise InputError(f"storage '{storage}': {why}")

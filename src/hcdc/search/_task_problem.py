@@ -21,12 +21,13 @@ from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset
 from hcdc.search._dimensions import described, distributions_of
 from hcdc.search._distributions import Distribution
+from hcdc.search._executor import Executor
+from hcdc.search._free import KIND, FreeRung
 from hcdc.search._problem import Array, Outcome, Problem, Rung
 from hcdc.search._store import Store
 from hcdc.spaces import Space
 from hcdc.tasks import Task
 from hcdc.training import Result, run_candidates
-from hcdc.training.free import free_scores
 from hcdc.truth import Truth
 
 log = logging.getLogger("hcdc")
@@ -58,6 +59,7 @@ class TrainedRung(Rung):
         parts: Labelled sets to score on: ``"val"`` and perhaps ``"test"``.
         recipe: How to train; its metric ranks candidates.
         device: Where to train.
+        executor: Where candidates run, in so many parts as its batch has; in this process by default.
     """
 
     def __init__(
@@ -70,20 +72,20 @@ class TrainedRung(Rung):
         parts: Mapping[str, Any],
         recipe: Recipe,
         device: torch.device | str,
+        executor: Executor | None = None,
     ):
         self.name, self.share, self.task, self.space = name, share, task, space
         self.train, self.parts, self.recipe, self.device = train, parts, recipe, device
-        self.batch = AT_ONCE[torch.device(device).type]
+        self.executor = executor or Executor()
+        self.together = AT_ONCE[torch.device(device).type]
+        self.batch = max(self.together, self.executor.batch)
 
     def run(self, configs: Sequence[Config], seed: int) -> Iterator[Outcome]:
-        if not configs:
-            return
-        results = run_candidates(
-            self.task, self.space, configs, self.train, self.parts, self.recipe, seed, "search",
-            self.device, keep_diverged=True,
-        )  # fmt: skip
-        for config, result in zip(configs, results):
-            yield self._outcome(config, result)
+        size = max(1, math.ceil(len(configs) / self.executor.batch))
+        jobs = [(configs[k : k + size], seed) for k in range(0, len(configs), size)]
+        shared = self.task, self.space, self.train, self.parts, self.recipe, self.device
+        for outcomes in self.executor.map(_trained, shared, jobs, _lost):
+            yield from outcomes
 
     def forecast(self, configs: Sequence[Config], budget: float) -> float:
         """Seconds per candidate if ``budget`` seconds are spent here, from a few steps.
@@ -93,14 +95,14 @@ class TrainedRung(Rung):
         """
         if self.task.engine != "lanes":
             return self._whole(configs[:2]) / 2
-        together = self._whole(configs[: self.batch])
+        together = self._whole(configs[: self.together])
         if budget / together >= WAVES:
-            return together / self.batch
+            return together / self.together
         alone = self._whole(configs[:1])
-        each = max(0.0, together - alone) / max(1, self.batch - 1)
+        each = max(0.0, together - alone) / max(1, self.together - 1)
         base = max(0.0, alone - each)
         lanes = max(1.0, (budget / WAVES - base) / max(each, 1e-9))
-        return base / min(lanes, self.batch) + each
+        return base / min(lanes, self.together) + each
 
     def _whole(self, configs: Sequence[Config]) -> float:
         """Seconds to train and score these candidates together, extrapolated."""
@@ -132,37 +134,41 @@ class TrainedRung(Rung):
             )  # fmt: skip
         return spent[0]
 
-    def _outcome(self, config: Config, result: Result) -> Outcome:
-        if not result.finite:
-            return Outcome(config, float("nan"), result.seconds, "failed", note="the loss is not finite")
-        loss, score = result.values["val.loss"], result.values["val.score"]
-        ranked = -loss if self.recipe.metric == "loss" else score
-        parts = {name: result.values[f"{name}.score"] for name in self.parts if name != "val"}
-        accuracy = self.recipe.metric != "loss" and self.task.num_classes is not None
-        told = {"error": share_error(score, len(self.parts["val"]))} if accuracy else {}
-        return Outcome(config, ranked, result.seconds, parts=parts, told=told)
+
+Batch = tuple[Sequence[Config], int]
+"""Candidates that train together, and the seed of their rung."""
 
 
-class FreeRung(Rung):
-    """Scores untrained candidates; its figures are features of the model.
+def _trained(
+    task: Task,
+    space: Space,
+    train: Any,
+    parts: Mapping[str, Any],
+    recipe: Recipe,
+    device: torch.device | str,
+    batch: Batch,
+) -> list[Outcome]:
+    """Outcomes of one batch."""
+    configs, seed = batch
+    results = run_candidates(
+        task, space, configs, train, parts, recipe, seed, "search", device, keep_diverged=True
+    )
+    return [_outcome(task, parts, recipe, *one) for one in zip(configs, results)]
 
-    Args:
-        task, space: What would be trained.
-        names: Training-free scores; the first is the rung's own.
-        seed: Draws the minibatch and the initialisation.
-    """
 
-    name, share, batch = "free", 0.0, 8
+def _outcome(task: Task, parts: Mapping[str, Any], recipe: Recipe, config: Config, result: Result) -> Outcome:
+    if not result.finite:
+        return Outcome(config, float("nan"), result.seconds, "failed", note="the loss is not finite")
+    loss, score = result.values["val.loss"], result.values["val.score"]
+    ranked = -loss if recipe.metric == "loss" else score
+    others = {name: result.values[f"{name}.score"] for name in parts if name != "val"}
+    accuracy = recipe.metric != "loss" and task.num_classes is not None
+    told = {"error": share_error(score, len(parts["val"]))} if accuracy else {}
+    return Outcome(config, ranked, result.seconds, parts=others, told=told)
 
-    def __init__(self, task: Task, space: Space, names: Sequence[str], seed: int):
-        self.task, self.space, self.names, self.seed = task, space, tuple(names), seed
 
-    def run(self, configs: Sequence[Config], seed: int) -> Iterator[Outcome]:
-        with timed() as spent:
-            found = free_scores(self.task, self.space, configs, self.names, self.seed)
-        for config, values in zip(configs, zip(*found.values())):
-            figures = dict(zip(self.names, values))
-            yield Outcome(config, figures.pop(self.names[0]), spent[0] / len(configs), values=figures)
+def _lost(batch: Batch, note: str) -> list[Outcome]:
+    return [Outcome(config, float("nan"), 0.0, "failed", note=note) for config in batch[0]]
 
 
 class LookedUp(Rung):
@@ -196,15 +202,16 @@ class TaskProblem(Problem):
     Args:
         task: What is learned.
         space: What is searched.
-        rungs: Names, cheapest first: ``"subset:0.1"``, ``"short:0.25"`` (a share of the examples or
-            of the steps). The full training is always the last rung.
+        rungs: Names, cheapest first: ``"free"`` or ``"free:jacov+naswot"`` (training-free scores, see
+            `FreeRung`), ``"subset:0.1"``, ``"short:0.25"`` (a share of the examples or of the steps). The
+            full training is always the last rung.
         copies: Condensed sets; each is a rung ``"copy"``, ``"copy:2"``, ...
         truth: A table of full-data results, used instead of training where it has them.
-        free: Training-free scores of the rung ``"free"``, see `hcdc.training.free`; none leaves it out.
         recipe: The full recipe; None takes the task's, with one initialisation.
         device: Where to train.
         seed: Draws the subsets.
         make_copy: Whether `scout` may make a copy of random training examples, if it is cheap enough.
+        executor: Where batches of candidates run; in this process by default.
     """
 
     warnings: Sequence[str] = ()
@@ -216,31 +223,38 @@ class TaskProblem(Problem):
         rungs: Sequence[str] = ("short:0.1",),
         copies: Sequence[CondensedDataset] = (),
         truth: Truth | None = None,
-        free: Sequence[str] = (),
         recipe: Recipe | None = None,
         device: torch.device | str = "cpu",
         seed: int = 0,
         make_copy: bool = False,
+        executor: Executor | None = None,
     ):
         task.fit(space)
+        self._executor = executor
         self.task, self.space, self.device, self.seed = task.to(device), space, device, seed
         self.truth, self._copies, self._make_copy = truth, list(copies), make_copy
         full, _ = task.recipes(len(task.train), 20, "accuracy")
         self.recipe = dataclasses.replace(recipe or full, seeds=1)
+        free = [name for name in rungs if name.partition(":")[0] == KIND]
+        self._free = [FreeRung(self.task, space, name, seed) for name in free]
         self.rungs: list[Rung] = [
-            *([FreeRung(self.task, space, free, seed)] if free else []),
+            *self._free,
             *(self._copy(small, number) for number, small in enumerate(copies, 1)),
-            *(self._rung(name) for name in rungs),
+            *(self._rung(name) for name in rungs if name not in free),
             self._full(),
         ]
         if truth is None and task.num_classes is not None:
             self.bounds = (0.0, 1.0)  # accuracy; tables may count in percent
         self._names = [rung.name for rung in self.rungs]
+        if len(set(self._names)) < len(self._names):
+            raise InputError(f"rungs {', '.join(self._names)}: each may appear once")
         self._prices: dict[str, float] = {}
         self._range = np.zeros(0) if space.candidates() is not None else self._spread()
 
     def _trained(self, name: str, share: float, train: Any, parts: Mapping[str, Any], recipe: Recipe) -> Rung:
-        return TrainedRung(name, share, self.task, self.space, train, parts, recipe, self.device)
+        return TrainedRung(
+            name, share, self.task, self.space, train, parts, recipe, self.device, self._executor
+        )
 
     def _full(self) -> Rung:
         if self.truth is not None:
@@ -258,7 +272,8 @@ class TaskProblem(Problem):
             share = float("nan")
         if kind not in ("subset", "short") or not share > 0:
             raise InputError(
-                f"rung '{name}': write 'subset:0.1' or 'short:0.25', or 'short:12' for 12 epochs"
+                f"rung '{name}' is not known; write 'free', 'subset:0.1', 'short:0.25' (shares), 'short:12' "
+                "(epochs, with a table), 'copy:FILE' or 'full'"
             )
         if self.truth is not None and kind == "short":
             return self._listed(name, share)
@@ -353,7 +368,7 @@ class TaskProblem(Problem):
 
     @staticmethod
     def _forecast(rung: Rung, configs: Sequence[Config], budget: float) -> float:
-        assert isinstance(rung, TrainedRung | LookedUp), "free rungs are measured while they run"
+        assert isinstance(rung, TrainedRung | LookedUp), "free rungs have prices of their own"
         return rung.forecast(configs, budget / 2)
 
     def forecast(self, budget: float, seed: int) -> dict[str, float]:
@@ -365,6 +380,10 @@ class TaskProblem(Problem):
             for rung in self.rungs
             if rung.share > 0
         }
+
+    def free_prices(self) -> dict[str, float]:
+        """Seconds per candidate by free rung."""
+        return {rung.name: rung.price() for rung in self._free}
 
     def size(self) -> float:
         """Number of candidates."""

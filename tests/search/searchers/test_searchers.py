@@ -46,6 +46,21 @@ def test_the_optimum_of_a_product_is_found(name, grid_space, best_of):
         assert len(asked) == 300
 
 
+@pytest.mark.parametrize(("name", "lr", "share"), [("reinforce", 0.03, 0.3), ("graphnas", 0.003, 0.6)])
+def test_a_controller_settles_on_the_optimum(name, lr, share, best_of):
+    """125 configurations: of 100 uniform draws, one is the optimum."""
+    space = Product(*(Finite(key, list(range(5))) for key in "abc"))
+    optimum = {"a": 3, "b": 1, "c": 0}
+
+    def score(config):
+        return -float(sum((config[key] - optimum[key]) ** 2 for key in optimum))
+
+    for seed in range(3):
+        best, asked = best_of(name, space, score, 500, seed, lr=lr)
+        assert best == 0
+        assert asked[-100:].count(optimum) / 100 >= share
+
+
 @pytest.mark.parametrize("name", ["evolution", "local", "reinforce", "graphnas"])
 def test_it_beats_random_at_equal_asks(name, grid_space, best_of):
     """By the mean score of its last asks, and by its best."""

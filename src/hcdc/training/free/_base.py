@@ -71,9 +71,14 @@ class FreeScore(ABC):
 
     A subclass says its ``name`` and defines `measure`; `register_free` makes it known. If the score is not
     defined for a network, `measure` raises an `InputError` that says why.
+
+    Attributes:
+        name: Its name.
+        alone: Whether the score of a candidate does not depend on the others.
     """
 
     name: ClassVar[str]
+    alone: ClassVar[bool] = True
 
     @abstractmethod
     def measure(self, candidate: Untrained) -> tuple[float, ...]:

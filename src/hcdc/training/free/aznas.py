@@ -23,6 +23,7 @@ class AZNAS(FreeScore):
     """
 
     name = "aznas"
+    alone = False
 
     def measure(self, candidate: Untrained) -> tuple[float, ...]:
         blocks = candidate.watched.blocks
