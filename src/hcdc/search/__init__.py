@@ -24,7 +24,7 @@ from hcdc.search._ladder import Ladder
 from hcdc.search._objective import ObjectiveProblem
 from hcdc.search._optuna import from_optuna, to_optuna
 from hcdc.search._optuna_store import OptunaStore
-from hcdc.search._plan import plan
+from hcdc.search._plan import plan, planned
 from hcdc.search._prepare import USUAL_BUDGET, parse_budget, prepare
 from hcdc.search._problem import Outcome, Problem, Rung
 from hcdc.search._ray import RayExecutor, ray_cluster, ray_task
@@ -71,6 +71,7 @@ __all__ = [
     "open_store",
     "parse_budget",
     "plan",
+    "planned",
     "prepare",
     "ray_cluster",
     "ray_task",

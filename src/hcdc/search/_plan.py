@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from hcdc.core.memory import PeakMemory
 from hcdc.core.planned import RungPlan, SearchPlan
-from hcdc.core.progress import peak_memory_gib
 from hcdc.core.records import environment
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset, FullData
@@ -24,7 +25,8 @@ from hcdc.spaces import Space
 from hcdc.tasks import Task
 from hcdc.truth import Truth
 
-WORLDS = 100
+WORLDS, CHANCES = 100, 400
+"""Worlds that choose an allocation, and others that say what its chances are."""
 MOST = 2000
 """Simulated candidates; beyond this the best of them changes little."""
 FEWEST = 3
@@ -42,10 +44,11 @@ class PriorWorlds:
         rungs: Number of rungs, the full training included.
         candidates: Candidates per world.
         rng: The random stream.
+        worlds: How many.
     """
 
-    def __init__(self, rungs: int, candidates: int, rng: np.random.Generator):
-        shape = WORLDS, min(candidates, MOST)
+    def __init__(self, rungs: int, candidates: int, rng: np.random.Generator, worlds: int = WORLDS):
+        shape = worlds, min(candidates, MOST)
         self._scores: list[Array] = [rng.standard_normal(shape)]
         for _ in range(rungs - 1):
             noise = rng.standard_normal(shape)
@@ -54,13 +57,33 @@ class PriorWorlds:
 
     def value(self, sizes: Sequence[int]) -> float:
         """Expected full score of the best candidate, in standard deviations; a rung of size 0 is left out."""
-        inside = np.arange(self._scores[0].shape[1])[None].repeat(WORLDS, 0)
+        return float(self._best(sizes, self._places()).mean())
+
+    def chance(self, sizes: Sequence[int], trainings: int, rng: np.random.Generator) -> float:
+        """Probability that the best candidate is better than that of random search; ties count half.
+
+        Args:
+            sizes: Candidates per rung.
+            trainings: Full trainings of random search, which draws candidates of its own.
+            rng: Draws them.
+        """
+        climbed = self._best(sizes, self._places())
+        others = rng.permuted(self._places(), axis=1)
+        plain = self._best([*[0] * (len(self._scores) - 1), trainings], others)
+        return float(((climbed > plain) + 0.5 * (climbed == plain)).mean())
+
+    def _places(self) -> NDArray[np.int64]:
+        return np.arange(self._scores[0].shape[1])[None].repeat(len(self._scores[0]), 0)
+
+    def _best(self, sizes: Sequence[int], inside: NDArray[np.int64]) -> Array:
+        """Full score of the best candidate in each world ``[worlds]``, from those ``inside [worlds, n]``."""
         for scores, size in zip(self._scores, sizes):
             if size:
                 inside = inside[:, :size]
                 order = np.argsort(-np.take_along_axis(scores, inside, 1), axis=1)
                 inside = np.take_along_axis(inside, order, 1)
-        return float(np.take_along_axis(self._scores[-1], inside[:, :1], 1).mean())
+        found: Array = np.take_along_axis(self._scores[-1], inside[:, :1], 1)[:, 0]
+        return found
 
 
 def plan(
@@ -86,12 +109,18 @@ def plan(
     """
     seconds = parse_budget(budget)
     problem = prepare(subject, over, copies, rungs, truth, device, seed)
-    prices = problem.forecast(seconds, seed)
-    return planned(prices, seconds, problem.size(), device)
+    with PeakMemory() as trials:
+        prices = problem.forecast(seconds, seed)
+    memory = max(trials.gib, problem.full_memory_gib(prices, seed))
+    return planned(prices, seconds, problem.size(), device, memory)
 
 
 def planned(
-    prices: Mapping[str, float], budget: float, size: float, device: torch.device | str = "cpu"
+    prices: Mapping[str, float],
+    budget: float,
+    size: float,
+    device: torch.device | str = "cpu",
+    memory_gib: float = 0.0,
 ) -> SearchPlan:
     """The plan for rungs with these prices.
 
@@ -100,6 +129,7 @@ def planned(
         budget: Seconds to spend.
         size: Candidates in the space.
         device: Where candidates are trained.
+        memory_gib: Memory that the search should need.
     """
     names = list(prices)
     full = prices[names[-1]]
@@ -109,7 +139,7 @@ def planned(
         "budget": budget,
         "candidates": int(size) if math.isfinite(size) else None,
         "full_trainings": affordable,
-        "memory_gib": peak_memory_gib(),
+        "memory_gib": memory_gib,
         "environment": environment(device),
     }
     sizes = dict.fromkeys(names, 0)
@@ -130,6 +160,10 @@ def planned(
     best = allocate(worlds, used, prices, budget - reserve, limits)
     gain = best.value - plain if best is not None else 0.0
     pays = best is not None and gain >= MARGIN
+    chance = None
+    if best is not None:
+        fresh = PriorWorlds(len(used), int(min(size, MOST)), numpy_stream(0, "plan", "chance"), CHANCES)
+        chance = fresh.chance([*best.sizes.values()], affordable, numpy_stream(0, "plan", "random"))
     if best is not None and pays:
         sizes |= {name: int(min(count, size)) for name, count in best.sizes.items()}
         sizes[names[-1]] += round(reserve / full)
@@ -141,7 +175,7 @@ def planned(
     else:
         sizes[names[-1]] = affordable
         why = _no_gain(affordable, full)
-    return SearchPlan(rungs=_rungs(prices, sizes), pays=pays, gain=gain, why=why, **told)
+    return SearchPlan(rungs=_rungs(prices, sizes), pays=pays, gain=gain, chance=chance, why=why, **told)
 
 
 def _rungs(prices: Mapping[str, float], sizes: Mapping[str, int]) -> list[RungPlan]:
