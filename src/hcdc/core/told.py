@@ -183,6 +183,8 @@ def plan_lines(plan: SearchPlan) -> Lines:
 def trust_lines(trust: Trust) -> Lines:
     """How far to believe a stand-in: verdict, agreement, loss, dimensions."""
     lines = [("verdict", f"{trust.verdict}: {trust.why}")]
+    if trust.confirmed is not None:
+        lines.append(("in full", f"{trust.confirmed.verdict}: {trust.confirmed.why}"))
     for label, some in (
         (f"agreement among the best {trust.keep:.0%}", trust.survivors),
         (f"share of the truly best {trust.keep:.0%} that survives", trust.recall),

@@ -34,7 +34,7 @@ from hcdc.search._settings import LadderSettings
 from hcdc.search._store import LineStore, Store, open_store
 from hcdc.search._task_problem import TaskProblem
 from hcdc.search._trial import Trial, TrialPruned
-from hcdc.search._trust import trust, trust_seconds
+from hcdc.search._trust import trust, trust_seconds, trust_trainings
 
 __all__ = [
     "USUAL_BUDGET",
@@ -81,6 +81,7 @@ __all__ = [
     "to_optuna",
     "trust",
     "trust_seconds",
+    "trust_trainings",
 ]
 
 
