@@ -18,9 +18,11 @@ from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset, FullData
 from hcdc.search._allocation import allocate
 from hcdc.search._executor import Objective
+from hcdc.search._ladder import AUDITING, FEWEST_AUDITS
 from hcdc.search._prepare import parse_budget, prepare
 from hcdc.search._problem import STEEP, Array
 from hcdc.search._regression import PRIOR_SLOPE
+from hcdc.search._settings import LadderSettings
 from hcdc.spaces import Space
 from hcdc.tasks import Task
 from hcdc.truth import Truth
@@ -31,6 +33,8 @@ MOST = 2000
 """Simulated candidates; beyond this the best of them changes little."""
 FEWEST = 3
 """Full trainings without which a ladder is not worth climbing: one to compare with, one winner, once more."""
+PROVING = 20
+"""Full trainings after which a good stand-in has usually proved its worth, in replays of cells."""
 MANY = 300
 """Full trainings from which they are called cheap."""
 MARGIN = 0.1
@@ -165,7 +169,8 @@ def planned(
         fresh = PriorWorlds(len(used), int(min(size, MOST)), numpy_stream(0, "plan", "chance"), CHANCES)
         chance = fresh.chance([*best.sizes.values()], affordable, numpy_stream(0, "plan", "random"))
     if best is not None and pays:
-        sizes |= {name: int(min(count, size)) for name, count in best.sizes.items()}
+        spread = allocate(worlds, used, prices, budget - reserve, _limits(used, prices, budget)) or best
+        sizes |= {name: int(min(count, size)) for name, count in spread.sizes.items()}
         sizes[names[-1]] += round(reserve / full)
         first = next(name for name in names if sizes[name])
         why = (
@@ -176,6 +181,21 @@ def planned(
         sizes[names[-1]] = affordable
         why = _no_gain(affordable, full)
     return SearchPlan(rungs=_rungs(prices, sizes), pays=pays, gain=gain, chance=chance, why=why, **told)
+
+
+def _limits(used: Sequence[str], prices: Mapping[str, float], budget: float) -> dict[str, float]:
+    """The most seconds of each rung, as a search allots them.
+
+    Until stand-ins have proved their worth, all get a trial part together. A rung between gets nothing if the
+    budget does not pay for its audits.
+    """
+    trial, full = LadderSettings().trial, prices[used[-1]]
+    share = trial + (1 - trial) * max(0.0, 1 - PROVING * full / budget)
+    kept = [
+        name for k, name in enumerate(used[:-1]) if not k or FEWEST_AUDITS * prices[name] <= AUDITING * budget
+    ]
+    found = {name: share * budget / len(kept) if name in kept else 0.0 for name in used[:-1]}
+    return {**found, used[-1]: math.inf}
 
 
 def _rungs(prices: Mapping[str, float], sizes: Mapping[str, int]) -> list[RungPlan]:
