@@ -17,7 +17,7 @@ from hcdc import CondensedDataset, Recipe
 from hcdc.cli.evaluate import judge_lines
 from hcdc.condensers import Plan, make_reducer, plan, training_seconds
 from hcdc.datasets import data
-from hcdc.evaluation import reopen_task
+from hcdc.evaluation import cost, reopen_task
 from hcdc.spaces import NASBench201
 from hcdc.tasks import ImageTask
 from hcdc.truth import COLUMNS, NASBench201Table, TableTruth
@@ -309,7 +309,8 @@ def test_a_copy_made_with_a_table_says_how_to_judge_it_by_the_table(place, capsy
     assert condense(capsys, "--quiet")[0] == 0
     made = CondensedDataset.load("a.hcdc")
     small = dataclasses.replace(made, meta={**made.meta, "truth": {"name": "nasbench201"}})
-    lines = dict(judge_lines(small, reopen_task(small), 4, "cpu", None, False))
+    task = reopen_task(small)
+    lines = dict(judge_lines(small, task, 4, "cpu", None, cost(small, task, 4, rivals=False)))
     assert "which --truth FILE would use here too" in lines["cost"]
 
 

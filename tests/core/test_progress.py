@@ -1,5 +1,7 @@
 import logging
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -105,6 +107,20 @@ def test_peak_memory_grows_with_what_is_held():
     held[::4096] = b"x" * len(held[::4096])
     assert before > 0.01
     assert peak_memory_gib() >= before + 0.2
+
+
+def test_peak_memory_is_not_inherited():
+    """A process that a large one starts has a peak of its own."""
+    held = bytearray(2**30)
+    held[::4096] = b"x" * len(held[::4096])
+    code = "from hcdc.core.progress import resident_peak_gib; print(resident_peak_gib())"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert 0.01 < float(told) < 1
+
+
+def test_peak_memory_is_told_where_the_system_has_no_status(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "STATUS", tmp_path / "missing")
+    assert module.resident_peak_gib() > 0.01
 
 
 def test_timed(monkeypatch):

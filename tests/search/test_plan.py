@@ -68,6 +68,26 @@ def test_worlds_agree_with_order_statistics():
         assert worlds.value([n, 1]) == pytest.approx(PRIOR_SLOPE * expected, abs=error)
 
 
+def test_chances_agree_with_order_statistics():
+    """The first of n beats the first of n others in half of the worlds."""
+    worlds = PriorWorlds(1, 500, numpy_stream(0, "test"), 1000)
+    assert worlds.chance([20], 20, numpy_stream(1, "test")) == pytest.approx(0.5, abs=0.05)
+    assert worlds.chance([60], 20, numpy_stream(1, "test")) == pytest.approx(0.75, abs=0.05)  # 60 / 80
+    assert worlds.chance([500], 500, numpy_stream(1, "test")) == 0.5  # all candidates: always tied
+
+
+def test_a_chance_is_stated_where_a_ladder_is_compared():
+    good = planned({"short:0.1": 1.0, "full": 10.0}, 1800.0, math.inf)
+    assert 0.6 < good.chance < 1
+    assert f" {good.chance:.0%} to beat random search" in str(good)
+    assert good.to_json()["chance"] == good.chance
+    poor = planned({"short:0.9": 9.0, "full": 10.0}, 600.0, math.inf)
+    assert poor.chance == pytest.approx(0.5, abs=0.08)
+    for few in (planned({"full": 60.0}, 100.0, math.inf), planned({"full": 1.0}, 100.0, 10)):
+        assert few.chance is None
+        assert "chance" not in str(few)
+
+
 @pytest.fixture
 def clock(monkeypatch):
     class Clock:
@@ -97,7 +117,8 @@ def slow(clock, seconds, calls):
 def test_an_objective_is_timed_at_its_cheapest_rung_alone(clock):
     calls = []
     found = hcdc.plan(slow(clock, 100.0, calls), FullData((X, Y), (X, Y)), budget="2h")
-    assert calls == pytest.approx([0.1, 0.1])  # the scout and one more; ten seconds each
+    # the scout and one more, ten seconds each; then one epoch on all rows, for its memory
+    assert calls == pytest.approx([0.1, 0.1, 0.05])
     assert found.pays
     assert {r.name: r.price for r in found.rungs} == pytest.approx(
         {"subset:0.1": 10.0, "short:0.25": 25.0, "full": 100.0}

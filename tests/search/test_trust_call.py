@@ -44,6 +44,91 @@ def test_a_faithful_stand_in_is_trusted_and_a_blind_one_is_not():
     assert Trust.from_json(good.to_json()).to_json() == good.to_json()
 
 
+def test_a_stand_in_is_measured_against_a_short_training_and_confirmed_in_full():
+    calls = []
+    found = hcdc.trust(
+        objective(0.01, calls), full(), rung="subset:0.1", probes=60, against="short:0.25", confirm=12,
+        groups={"both": "x + 2 * x"},
+    )  # fmt: skip
+    assert sum(calls) == 12  # full trainings
+    assert len(calls) == 1 + 5 * 60 + 60 + 12
+    assert (found.verdict, found.against, found.probes) == ("trust", "short:0.25", 60)
+    assert (found.confirmed.against, found.confirmed.probes) == ("full", 12)
+    assert found.confirmed.spearman > 0.9
+    assert found.dimension("both").verdict == found.dimension("x").verdict == "choose here"
+    assert "in full" in str(found)
+    assert Trust.from_json(found.to_json()).to_json() == found.to_json()
+
+
+def test_full_trainings_that_disagree_withdraw_trust():
+    """Subset and short training agree about ``x``; the full training turns it round."""
+
+    def turned(trial, data):
+        x = trial.suggest_float("x", 0.0, 1.0)
+        return -x if data.epochs(10) == 10 and len(data.train[1]) == len(X) else x
+
+    found = hcdc.trust(turned, full(), probes=24, against="short:0.25", confirm=12)
+    assert found.verdict == "keep open"
+    assert found.why.startswith("it agrees with 'short:0.25', but from 12 probes")
+    assert found.confirmed.verdict == "no"
+
+
+def test_a_copy_is_measured_against_short_trainings():
+    task = hcdc.TableTask(hcdc.data((X, X[:, 0] + 0.5 * X[:, 1])), "ridge")
+    recipe = {"steps": 20, "lr": 0.1, "seeds": 1}
+    copy = hcdc.condense(
+        task, task.space(), "random", train_size=len(task.train), val_method="real", recipe=recipe,
+        full_recipe=recipe, checkpoint=None,
+    )  # fmt: skip
+    found = hcdc.trust(copy, probes=12, against="short:0.5", confirm=4)
+    assert (found.against, found.probes, found.confirmed.probes) == ("short:0.5", 12, 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"confirm": 4}, "all probes are trained in full"),
+        ({"against": "short:0.5", "confirm": 2}, "give 0, or 4 to 12"),
+        ({"against": "short:0.5", "confirm": 13}, "give 0, or 4 to 12"),
+        ({"against": "subset:0.5"}, "a short training such as"),
+        ({"groups": {"step": "lr -"}}, "is no sum of hyperparameters"),
+        ({"groups": {"step": "log lr - log batch"}}, "hyperparameter 'lr'"),
+    ],
+)
+def test_designs_that_make_no_sense_are_refused(options, words):
+    with pytest.raises(InputError, match=words):
+        hcdc.trust(objective(0.1), full(), **options)
+
+
+def test_a_real_stand_in_is_confirmed():
+    """A tenth of the digits ranks linear classifiers: 60 probes with a quarter of the epochs, 12 in full."""
+    datasets, linear = pytest.importorskip("sklearn.datasets"), pytest.importorskip("sklearn.linear_model")
+    x, y = datasets.load_digits(return_X_y=True)
+    x = x / 16
+
+    def digits(trial, data):
+        rate = trial.suggest_float("rate", 1e-4, 1.0, log=True)
+        decay = trial.suggest_float("decay", 1e-6, 1.0, log=True)
+        model = linear.SGDClassifier(
+            learning_rate="constant", eta0=rate, alpha=decay, max_iter=data.epochs(12), tol=None,
+            random_state=data.seed,
+        )  # fmt: skip
+        return data.score(values=model.fit(*data.train).predict(data.val[0]))
+
+    data = FullData((x[:1200], y[:1200]), (x[1200:], y[1200:]))
+    found = hcdc.trust(
+        digits, data, rung="subset:0.1", probes=60, against="short:0.25", confirm=12,
+        groups={"shrinkage": "log rate + log decay"},
+    )  # fmt: skip
+    assert (found.probes, found.confirmed.probes) == (60, 12)
+    assert found.verdict in ("trust", "keep open")
+    assert found.interval[0] > 0
+    assert found.confirmed.spearman > 0
+    names = {d.name: d for d in found.dimensions}
+    assert set(names) == {"rate", "decay", "shrinkage"}
+    assert max(d.importance for d in found.dimensions) > 0.1  # one of them matters
+
+
 def test_trials_that_fail_rank_last():
     def half(trial, data):
         x = trial.suggest_float("x", 0.0, 1.0)

@@ -11,6 +11,8 @@ from hcdc.cli._show import is_stdout
 from hcdc.core.errors import InputError, unknown_name
 from hcdc.core.files import unwritable
 
+GROUP = "--group step='log lr - log batch'"
+
 
 def checked_device(name: str) -> str:
     """The device, checked to exist; ``auto`` becomes ``cuda`` or ``cpu``."""

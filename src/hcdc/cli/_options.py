@@ -122,7 +122,15 @@ _TRUSTED = "A condensed file, NAME.hcdc; or use --objective."
 TrustedFile = Annotated[MaybePath, Argument(help=_TRUSTED)]
 _RUNG = "The stand-in of --objective: subset:0.1 (a share), short:0.25 or short:3 (epochs)."
 Rung = Annotated[str, Option(help=_RUNG)]
-TrustProbes = Annotated[int, Option("--probes", help="Full trainings to compare with.")]
+_AGAINST = "What to compare with: full, or a short training such as short:0.25, of which you can pay more."
+Against = Annotated[str, Option(metavar="RUNG", help=_AGAINST)]
+_CONFIRM = "So many of the probes are trained in full too, if --against is a short training."
+Confirm = Annotated[int, Option(help=_CONFIRM)]
+_GROUP = "Also measure a combination of hyperparameters, e.g. step='log lr - log batch'. Repeatable."
+Groups = Annotated[MaybeTexts, Option("--group", metavar="NAME=SUM", help=_GROUP)]
+TrustProbes = Annotated[
+    int, Option("--probes", help="Trainings to compare with: in full, or as --against says.")
+]
 
 # --- evaluate, report, demo ---------------------------------------------------------------------------------
 

@@ -79,10 +79,15 @@ def evaluate_command(
 
 def ask_first(seconds: float, yes: bool, quiet: bool) -> None:
     """Ask on a terminal before more than ten minutes of training."""
-    if yes or quiet or seconds <= ASK or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if yes or quiet or seconds <= ASK or not on_terminal():
         return
     if not typer.confirm(f"this will train for about {duration(seconds)}; go on?"):
         raise InputError("nothing was done; --yes skips the question")
+
+
+def on_terminal() -> bool:
+    """Whether somebody can read a question and answer it."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def show_table(rows: Sequence[Row], quiet: bool) -> None:

@@ -9,7 +9,7 @@ import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable, checked_device, settings
-from hcdc.cli._show import evaluate_command, last_line, say, show_progress, write_json
+from hcdc.cli._show import ask_first, evaluate_command, last_line, say, show_progress, write_json
 from hcdc.core.errors import InputError
 from hcdc.core.records import device_name
 
@@ -42,6 +42,7 @@ def condense(
     target: given.Target = None,
     split_seed: given.SplitSeed = 0,
     force: given.Force = False,
+    yes: given.Yes = False,
     imports: given.Imports = None,
     seed: given.Seed = 0,
     device: given.Device = "auto",
@@ -97,7 +98,7 @@ def condense(
     if _already_there(out, made, force):
         done = f"{out} exists already and was made by this command, so nothing was done (--force repeats it)"
     else:
-        done = _make(made, out, device, quiet)
+        done = _make(made, out, device, yes, quiet)
     if json_file is not None:
         if not (known := hcdc.CondensedDataset.load(out).record):
             raise InputError(f"--json: the record {record_path(out)} is missing; --force makes it again")
@@ -105,7 +106,7 @@ def condense(
     last_line(done, following, json_file)
 
 
-def _make(made: Plan, out: Path, device: str, quiet: bool) -> str:
+def _make(made: Plan, out: Path, device: str, yes: bool, quiet: bool) -> str:
     """Print the plan, carry it out and save the copy; returns what was done, in words."""
     from hcdc.core.checkpoint import Checkpoint
     from hcdc.datasets import record_path
@@ -115,10 +116,12 @@ def _make(made: Plan, out: Path, device: str, quiet: bool) -> str:
         lines = made.summary(device)
         say(lines, quiet)
         if Checkpoint(checkpoint, made.key()).begun():
-            cost = "the rest of an interrupted run"
+            cost, seconds = "the rest of an interrupted run", 0.0
         else:  # estimating takes time
-            cost = made.cost(device).words()
+            expected = made.cost(device)
+            cost, seconds = expected.words(), expected.known_seconds
         say([("cost".ljust(max(len(label) for label, _ in lines)), cost)], quiet)
+        ask_first(seconds, yes, quiet)
     with show_progress(quiet) as progress:
         small = made.run(
             device=device, checkpoint=checkpoint, progress=progress,

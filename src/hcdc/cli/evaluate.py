@@ -10,12 +10,22 @@ import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable, checked_device
-from hcdc.cli._show import last_line, quoted, say, show_findings, show_progress, show_table, write_json
+from hcdc.cli._show import (
+    ask_first,
+    last_line,
+    quoted,
+    say,
+    show_findings,
+    show_progress,
+    show_table,
+    write_json,
+)
 from hcdc.core.errors import InputError
 from hcdc.core.plugins import load_attribute
 from hcdc.core.records import device_name, jsonable
 
 if TYPE_CHECKING:
+    from hcdc.condensers import Cost
     from hcdc.truth import Truth
 
 
@@ -29,6 +39,7 @@ def evaluate(
     cache: given.Cache = None,
     model: given.OwnModel = None,
     force: given.ForceResult = False,
+    yes: given.Yes = False,
     imports: given.Imports = None,
     seed: given.Seed = 0,
     device: given.Device = "auto",
@@ -42,7 +53,7 @@ def evaluate(
     """
     from hcdc.cli._choose import truth_table
     from hcdc.datasets import record_path
-    from hcdc.evaluation import checked_judges, reopen_task
+    from hcdc.evaluation import checked_judges, cost, reopen_task
     from hcdc.reporting import summary_table
     from hcdc.truth import check_truth
 
@@ -59,7 +70,9 @@ def evaluate(
     if json_file is None and result.exists() and not force:
         _refuse_another(result, small, fresh, seed, rivals)
     if not quiet:
-        say(judge_lines(small, task, len(fresh), device, table, rivals), quiet)
+        expected = cost(small, task, len(fresh), device, rivals, table)
+        say(judge_lines(small, task, len(fresh), device, table, expected), quiet)
+        ask_first(expected.known_seconds, yes, quiet)
     with show_progress(quiet) as progress:
         found = hcdc.evaluate(
             small, candidates=candidates, seed=seed, task=task, device=device, cache=cache, rivals=rivals,
@@ -87,15 +100,14 @@ def _refuse_another(result: Path, small: hcdc.CondensedDataset, fresh: Any, seed
 
 
 def judge_lines(
-    small: hcdc.CondensedDataset, task: Any, candidates: int, device: str, table: Truth | None, rivals: bool
+    small: hcdc.CondensedDataset, task: Any, candidates: int, device: str, table: Truth | None, cost: Cost
 ) -> list[tuple[str, object]]:
     """What will be judged, how, and at what cost."""
     from hcdc.condensers import in_words, space_words
-    from hcdc.evaluation import cost
     from hcdc.spaces import from_spec
 
     meta, space = small.meta, from_spec(small.meta["space"])
-    told = cost(small, task, candidates, device, rivals, table).words()
+    told = cost.words()
     if table is None and meta.get("truth"):
         told += "; the copy was made with a table of results, which --truth FILE would use here too"
     return [

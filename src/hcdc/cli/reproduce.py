@@ -10,7 +10,7 @@ import typer
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_apart, check_writable, checked_device, settings
-from hcdc.cli._show import last_line, printable, quoted, say, show_notes, show_progress, write_json
+from hcdc.cli._show import ask_first, last_line, printable, quoted, say, show_notes, show_progress, write_json
 from hcdc.core.errors import InputError, unknown_name
 
 
@@ -26,6 +26,7 @@ def reproduce(
     imports: given.Imports = None,
     backend: given.ReproductionBackend = None,
     address: given.Address = None,
+    yes: given.Yes = False,
     seed: given.UnusedSeed = 0,
     device: given.Device = "auto",
     json_file: given.Json = None,
@@ -36,7 +37,7 @@ def reproduce(
 
     Prints ours beside the paper's number. Finished units of work are not run again.
     """
-    from hcdc.experiments.reproductions import REPRODUCTIONS, parse_seeds, parse_shard
+    from hcdc.experiments.reproductions import REPRODUCTIONS, expected_seconds, parse_seeds, parse_shard
     from hcdc.experiments.reproductions import reproduce as run
 
     check_writable("--json", json_file)
@@ -54,6 +55,7 @@ def reproduce(
     check_apart(("--out", file), ("--json", json_file))
     device = checked_device(device)
     part, asked = parse_shard(shard), parse_seeds(seeds or str(kind.scales[scale].seeds))
+    ask_first(expected_seconds(what, scale, asked, file, part), yes, quiet)
     with show_progress(quiet) as progress:
         found = run(
             what, asked, file, device=device, shard=part, progress=progress, backend=backend, address=address

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
-from hcdc.cli._arguments import check_apart, check_writable, checked_device
+from hcdc.cli._arguments import GROUP, check_apart, check_writable, checked_device, settings
 from hcdc.cli._clock import passed
 from hcdc.cli._interrupt import if_interrupted, kept_in, own_sentence
 from hcdc.cli._show import ask_first, last_line, quoted, say, show_progress, write_json
@@ -40,6 +40,7 @@ def search(
     known: given.Known = None,
     backend: given.Backend = None,
     address: given.Address = None,
+    group: given.Groups = None,
     truth: given.Truth = None,
     truth_dataset: given.TruthDataset = None,
     model: given.Model = None,
@@ -90,7 +91,8 @@ def search(
             "--copy": copy,
         }
         others |= {"--rungs": rungs, "--truth": truth, "--truth-dataset": truth_dataset}
-        others |= {"--sampler": sampler, "--known": known, "--backend": backend, "--address": address}
+        others |= {"--sampler": sampler, "--known": known, "--backend": backend, "--group": group}
+        others |= {"--address": address}
         for flag, value in others.items():
             if value is not None:
                 raise InputError(f"{flag} {value}: a condensed file is searched without it; leave it out")
@@ -101,7 +103,7 @@ def search(
         chosen = chosen_subject(
             dataset, objective, space, setting, model, target, split_seed, truth, truth_dataset,
             copies=copy, rungs=rungs, sampler=sampler, known=known, backend=backend, address=address,
-            **common,
+            groups=settings(group, "--group", GROUP), **common,
         )  # fmt: skip
     say([*chosen.told, ("finished trials", kept_in(storage))], quiet)
     before = passed()  # but not the time for an answer

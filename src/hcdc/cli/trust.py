@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
-from hcdc.cli._arguments import check_apart, check_writable, checked_device
+from hcdc.cli._arguments import GROUP, check_apart, check_writable, checked_device, settings
 from hcdc.cli._interrupt import if_interrupted, kept_in, own_sentence
 from hcdc.cli._show import ask_first, last_line, quoted, say, show_progress, write_json
 from hcdc.core.errors import InputError
@@ -27,6 +28,9 @@ def trust(
     split_seed: given.SplitSeed = 0,
     rung: given.Rung = "subset:0.1",
     probes: given.TrustProbes = 12,
+    against: given.Against = "full",
+    confirm: given.Confirm = 0,
+    group: given.Groups = None,
     truth: given.Truth = None,
     truth_dataset: given.TruthDataset = None,
     cache: given.Cache = None,
@@ -45,13 +49,15 @@ def trust(
     Trains a few configurations in full and compares the results, overall and per dimension. Example: hcdc
     trust --objective train.py:objective --rung short:0.25
     """
+    design: dict[str, Any] = {"probes": probes, "against": against, "confirm": confirm, "seed": seed}
+    groups = settings(group, "--group", GROUP)
     if objective is not None:
         others = {"FILE": file, "--truth": truth, "--model": model, "--cache": cache}
         for flag, value in others.items():
             if value is not None:
                 raise InputError(f"{flag} {value}: it does not go with --objective; leave it out")
         data = dataset, target, split_seed
-        _of_objective(objective, data, rung, probes, storage, yes, seed, json_file, quiet)
+        _of_objective(objective, data, rung, design, groups, storage, yes, json_file, quiet)
         return
     if dataset is not None or target is not None:
         raise InputError("--dataset and --target go with --objective; a copy names its data itself")
@@ -63,6 +69,7 @@ def trust(
     from hcdc.condensers import full_trainings, space_words
     from hcdc.datasets import record_path
     from hcdc.evaluation import reopen_task
+    from hcdc.search import trust_trainings
     from hcdc.spaces import from_spec
 
     result = json_file or file.with_name(f"{file.name.removesuffix('.hcdc')}.trust.json")
@@ -80,14 +87,14 @@ def trust(
     ]
     expected = 0.0
     if table is None and not quiet:
-        cost = full_trainings(probes, task, space, recipe, device)
+        cost = full_trainings(trust_trainings(probes, against, confirm), task, space, recipe, device)
         expected = cost.seconds or 0.0
         told.append(("cost", cost.words))
     say(told, quiet)
     ask_first(expected, yes, quiet)
     with show_progress(quiet) as progress:
         found = hcdc.trust(
-            dataclasses.replace(small, task=task), probes=probes, seed=seed, truth=table, device=device,
+            dataclasses.replace(small, task=task), **design, groups=groups, truth=table, device=device,
             cache=cache, progress=progress,
         )  # fmt: skip
     say(trust_lines(found), quiet)
@@ -99,10 +106,10 @@ def _of_objective(
     objective: str,
     data: tuple[str | None, str | None, int],
     rung: str,
-    probes: int,
+    design: dict[str, Any],
+    groups: dict[str, Any],
     storage: Path | None,
     yes: bool,
-    seed: int,
     json_file: Path | None,
     quiet: bool,
 ) -> None:
@@ -118,13 +125,13 @@ def _of_objective(
     told: list[tuple[str, object]] = [("objective", objective), ("data", repr(full)), ("stand-in", rung)]
     expected = 0.0
     if not yes and not quiet:
-        expected = trust_seconds(function, full, rung, probes, seed)
+        expected = trust_seconds(function, full, rung, **design)
         told.append(("cost", f"about {duration(expected)}, by a few timed trials"))
     say([*told, ("finished trials", kept_in(storage))], quiet)
     ask_first(expected, yes, quiet)
     with own_sentence(if_interrupted(storage)), show_progress(quiet) as progress:
         found = hcdc.trust(
-            function, full, rung=rung, probes=probes, seed=seed, storage=storage, progress=progress
+            function, full, rung=rung, **design, groups=groups, storage=storage, progress=progress
         )
     say(trust_lines(found), quiet)
     write_json(result, found.to_json())

@@ -37,6 +37,11 @@ class Cost:
         return sum(known) if len(known) == len(self.expenses) else None
 
     @property
+    def known_seconds(self) -> float:
+        """Total of the pieces that can be predicted."""
+        return sum(expense.seconds or 0.0 for expense in self.expenses)
+
+    @property
     def full_trainings(self) -> int:
         """Total trainings on the full data."""
         return sum(expense.full_trainings for expense in self.expenses)

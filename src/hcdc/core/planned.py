@@ -38,12 +38,16 @@ class SearchPlan:
     Attributes:
         budget: Seconds that may be spent.
         rungs: The rungs, cheapest first.
-        memory_gib: Peak memory of the trial, which trained at most as many candidates as the search will.
+        memory_gib: Peak memory that the search should need: what the process holds, and what a batch of full
+            trainings takes. GPU memory if a GPU is in use.
         pays: Whether a ladder should beat plain random search with full trainings here.
         why: The reason, in one sentence.
         candidates: Configurations in the space; None if they are endless.
         full_trainings: Full trainings that the budget pays for.
         gain: Expected gain of the ladder over random search, in standard deviations of the full score.
+        chance: Probability that the ladder finds a better configuration than random search with full
+            trainings does in the same time; None where no ladder is compared. Protocol ``plan-reliability``
+            judges it.
         environment: Where the trial ran.
     """
 
@@ -55,6 +59,7 @@ class SearchPlan:
     candidates: int | None = None
     full_trainings: int = 0
     gain: float = 0.0
+    chance: float | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:

@@ -13,18 +13,35 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 log = logging.getLogger("hcdc")
+STATUS = Path("/proc/self/status")
 
 
 def peak_memory_gib() -> float:
     """Peak memory of this process in GiB: GPU memory if a GPU is in use, else resident set size."""
+    return gpu_peak_gib() or resident_peak_gib()
+
+
+def gpu_peak_gib() -> float:
+    """The most memory that the CUDA allocator gave out, in GiB; 0 if no GPU is in use."""
     import torch
 
-    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
-        return torch.cuda.max_memory_allocated() / 2**30
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
+    return torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0
+
+
+def resident_peak_gib() -> float:
+    """Peak resident set size of this process in GiB.
+
+    Linux counts what a parent held when it started the process in ``ru_maxrss``, but not in ``VmHWM``.
+    """
+    try:
+        told = STATUS.read_text().partition("VmHWM:")[2].split()
+        return int(told[0]) / 2**20
+    except (OSError, ValueError, IndexError):
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
 
 
 def duration(seconds: float) -> str:

@@ -180,6 +180,8 @@ def plan_lines(plan: SearchPlan) -> Lines:
         for rung in plan.rungs
         if rung.candidates
     ]
+    if plan.chance is not None:
+        lines.append(("chance", f"{plan.chance:.0%} to beat random search with full trainings"))
     verdict = "a ladder should pay here" if plan.pays else "do not search with a ladder here"
     return [*lines, ("memory", f"{plan.memory_gib:.1f} GiB"), ("verdict", f"{verdict}: {plan.why}")]
 
@@ -187,6 +189,8 @@ def plan_lines(plan: SearchPlan) -> Lines:
 def trust_lines(trust: Trust) -> Lines:
     """How far to believe a stand-in: verdict, agreement, loss, dimensions."""
     lines = [("verdict", f"{trust.verdict}: {trust.why}")]
+    if trust.confirmed is not None:
+        lines.append(("in full", f"{trust.confirmed.verdict}: {trust.confirmed.why}"))
     for label, some in (
         (f"agreement among the best {trust.keep:.0%}", trust.survivors),
         (f"share of the truly best {trust.keep:.0%} that survives", trust.recall),

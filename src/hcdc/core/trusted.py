@@ -68,7 +68,9 @@ class Trust:
         recall: Share of the ``keep`` truly best candidates that survive.
         regret: Truth lost, on average, if the stand-in picks one of ``of`` random candidates.
         of: Size of these groups.
-        dimensions: Agreement per dimension.
+        dimensions: Agreement per dimension and group.
+        confirmed: The same against full trainings, from a few of the probes, where another rung stands for
+            the truth.
     """
 
     spearman: float | None
@@ -86,6 +88,7 @@ class Trust:
     regret: Estimate = field(default_factory=Estimate)
     of: int = 0
     dimensions: Sequence[DimensionTrust] = ()
+    confirmed: Trust | None = None
 
     def __str__(self) -> str:
         return in_columns(trust_lines(self))
@@ -109,6 +112,8 @@ class Trust:
         given["dimensions"] = [
             DimensionTrust(**_known(DimensionTrust, d)) for d in document.get("dimensions", [])
         ]
+        if document.get("confirmed") is not None:
+            given["confirmed"] = cls.from_json(document["confirmed"])
         return cls(**given)
 
 

@@ -24,7 +24,7 @@ from hcdc.search._ladder import Ladder
 from hcdc.search._objective import ObjectiveProblem
 from hcdc.search._optuna import from_optuna, to_optuna
 from hcdc.search._optuna_store import OptunaStore
-from hcdc.search._plan import plan
+from hcdc.search._plan import plan, planned
 from hcdc.search._prepare import USUAL_BUDGET, parse_budget, prepare
 from hcdc.search._problem import Outcome, Problem, Rung
 from hcdc.search._ray import RayExecutor, ray_cluster, ray_task
@@ -34,7 +34,7 @@ from hcdc.search._settings import LadderSettings
 from hcdc.search._store import LineStore, Store, open_store
 from hcdc.search._task_problem import TaskProblem
 from hcdc.search._trial import Trial, TrialPruned
-from hcdc.search._trust import trust, trust_seconds
+from hcdc.search._trust import trust, trust_seconds, trust_trainings
 
 __all__ = [
     "USUAL_BUDGET",
@@ -71,6 +71,7 @@ __all__ = [
     "open_store",
     "parse_budget",
     "plan",
+    "planned",
     "prepare",
     "ray_cluster",
     "ray_task",
@@ -80,6 +81,7 @@ __all__ = [
     "to_optuna",
     "trust",
     "trust_seconds",
+    "trust_trainings",
 ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from hcdc.core.ranks import standard_ranks
 from hcdc.core.trusted import DimensionTrust, Trust
 from hcdc.evaluation.trust import agreement, dimension_agreement
 from hcdc.search._board import Board, free_figures
+from hcdc.search._groups import Term, group_values
 from hcdc.search._problem import Array
 
 FEWEST = 5
@@ -53,8 +55,9 @@ def rung_trust(
     found = agreement(low[drawn], _places(audited, drawn), high, finite=finite, seed=seed)
     configs = [board.configs[i] for i in scored]
     dimensions = by_dimension(
-        board.problem.described(configs), configs, low[scored], _places(audited, scored.tolist()), high, seed
-    )
+        board.problem.described(configs), configs, low[scored], _places(audited, scored.tolist()), high, seed,
+        board.problem.groups,
+    )  # fmt: skip
     return dataclasses.replace(found, against=against, candidates=len(scored), dimensions=dimensions)
 
 
@@ -79,8 +82,9 @@ def by_dimension(
     audited: Sequence[int],
     truth: Array,
     seed: int,
+    groups: Mapping[str, Sequence[Term]] = MappingProxyType({}),
 ) -> list[DimensionTrust]:
-    """Agreement per dimension that varies, and for the length of a step where there is one.
+    """Agreement per dimension that varies, for the length of a step where there is one, and per group.
 
     Args:
         described: Numbers per dimension of all candidates, see `hcdc.search.Problem.described`.
@@ -89,11 +93,14 @@ def by_dimension(
         audited: Those whose truth is known.
         truth: Their truth.
         seed: Draws the posterior.
+        groups: Declared groups.
     """
     varied = {name: values for name, values in described.items() if _varies(values)}
     if len(audited) < FEWEST or not varied:
         return []
-    return dimension_agreement(varied, scores, audited, truth, groups=step_length(configs), seed=seed)
+    declared = {name: v for name, v in group_values(groups, configs).items() if _varies(v)}
+    together = {**step_length(configs), **declared}
+    return dimension_agreement(varied, scores, audited, truth, groups=together, seed=seed)
 
 
 def _varies(values: Array) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import HcdcError, InputError
+from hcdc.core.memory import PeakMemory
 from hcdc.core.records import jsonable
 from hcdc.core.seeds import derive, numpy_stream
 from hcdc.datasets import CondensedDataset, Effort, FullData, TrialData
@@ -37,6 +38,8 @@ QUICK = 2.0
 """Seconds of a trial after which the next dearer rung is measured too, not extrapolated."""
 MOST_TIMED, TIMING = 16, 4.0
 """Configurations that a forecast is made from at most, and the seconds after which no other one is begun."""
+BRIEF = 5.0
+"""Seconds of an epoch on the full data up to which one is run to see what memory it takes."""
 EXPLORING = 10.0
 """Seconds for trials that look for conditional parameters before a space is called finite."""
 SCOUTS = 5
@@ -54,10 +57,11 @@ class ObjectiveRung(Rung):
         name: Its name.
         share: Expected price as a share of one full training.
         data: Makes the data of a trial.
+        rows: Share of the training examples that a trial gets.
     """
 
-    def __init__(self, name: str, share: float, data: MakeData):
-        self.name, self.share, self.data = name, share, data
+    def __init__(self, name: str, share: float, data: MakeData, rows: float = 1.0):
+        self.name, self.share, self.data, self.rows = name, share, data, rows
         self.trials: Callable[[ObjectiveRung, Sequence[Config], int], Iterator[Outcome]]
 
     def run(self, configs: Sequence[Config], seed: int) -> Iterator[Outcome]:
@@ -109,7 +113,8 @@ class ObjectiveProblem(Problem):
         self._params: dict[str, Mapping[str, Any]] = {}
         self._full_scored: set[str] = set()
         self._reports: list[Mapping[int, float]] = []
-        self._heard = 0
+        self._heard, self._asked = 0, 1
+        self._peaks: dict[float, list[PeakMemory]] = {}
         numbers = [""] if len(copies) == 1 else [f":{k}" for k in range(1, len(copies) + 1)]
         found = [self._copy(f"copy{number}", copy) for number, copy in zip(numbers, copies)]
         divisible = full.parts["train"].divisible
@@ -136,7 +141,7 @@ class ObjectiveProblem(Problem):
         size = _number(text)
         if kind == "subset" and 0 < size < 1:
             share = size if self.full.parts["train"].divisible else 1.0
-            return ObjectiveRung(name, share, partial(part, fraction=size, effort=Effort(steps=size)))
+            return ObjectiveRung(name, share, partial(part, fraction=size, effort=Effort(steps=size)), share)
         if kind == "short" and (0 < size < 1 or (size >= 1 and size.is_integer())):
             short = Effort(steps=size, epochs=size) if size < 1 else Effort(most=int(size))
             return ObjectiveRung(name, size if size < 1 else 0.25, partial(part, fraction=1.0, effort=short))
@@ -150,7 +155,7 @@ class ObjectiveProblem(Problem):
         TrialData.of_copy(small, 0, self.full)  # refuse now what every trial would refuse
         self._copies[name] = hashlib.sha256(small.to_bytes()).hexdigest()[:32]
         share = min(0.9, len(small.train) / len(self.full.parts["train"]))
-        rung = ObjectiveRung(name, share, partial(copied, small=small))
+        rung = ObjectiveRung(name, share, partial(copied, small=small), share)
         rung.file = small.file
         return rung
 
@@ -247,7 +252,9 @@ class ObjectiveProblem(Problem):
         taken: dict[str, list[float]] = {}
         for config in self.propose(MOST_TIMED, rng):
             for rung in self.rungs if not taken else [r for r in self.rungs if r.name in taken]:
-                trial = self.trial(rung, config, derive(seed, "forecast", rung.name))
+                with PeakMemory() as peak:
+                    trial = self.trial(rung, config, derive(seed, "forecast", rung.name))
+                self._peaks.setdefault(rung.rows, []).append(peak)
                 taken.setdefault(rung.name, []).append(max(trial.seconds, 1e-9))
                 if trial.seconds > QUICK:
                     break
@@ -259,6 +266,23 @@ class ObjectiveProblem(Problem):
             measured.setdefault(rung.name, measured[known.name] * rung.share / known.share)
         self._explore(budget / measured[self.rungs[-1].name], rng, seed)
         return measured
+
+    def full_memory_gib(self, prices: Mapping[str, float], seed: int) -> float:
+        """Peak memory of a training on all rows, after `forecast`.
+
+        If none was timed, a single epoch (or step) is run if that is quick. Otherwise what a trial took
+        beside what was held already is expected to grow with the rows.
+        """
+        if 1.0 not in self._peaks and prices[self.rungs[-1].name] / self._asked <= BRIEF:
+            shortest = Effort(steps=0.0, epochs=0.0)
+            brief = ObjectiveRung("brief", 1.0, partial(part, fraction=1.0, effort=shortest))
+            brief.trials = self.trials
+            config = self.propose(1, numpy_stream(seed, "memory"))[0]
+            with PeakMemory() as peak:
+                self.trial(brief, config, derive(seed, "memory"))
+            self._peaks[1.0] = [peak]
+        rows = max(self._peaks)
+        return max(peak.gib + (1 / rows - 1) * peak.rise for peak in self._peaks[rows])
 
     def _explore(self, affordable: float, rng: np.random.Generator, seed: int) -> None:
         """Where all configurations seem affordable in full, look for parameters that few of them read."""
@@ -281,6 +305,7 @@ class ObjectiveProblem(Problem):
 
     def _settle(self, asked: Mapping[str, int]) -> None:
         """Drop the short rungs of an objective that does not ask how long to train; else set their shares."""
+        self._asked = max(asked.values(), default=1)
         short = [rung for rung in self.rungs if rung.name.startswith("short:")]
         if short and not asked:
             self.rungs = [rung for rung in self.rungs if rung not in short]

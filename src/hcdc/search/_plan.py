@@ -9,27 +9,33 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from hcdc.core.memory import PeakMemory
 from hcdc.core.planned import RungPlan, SearchPlan
-from hcdc.core.progress import peak_memory_gib
 from hcdc.core.records import environment
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset, FullData
 from hcdc.search._allocation import allocate
 from hcdc.search._executor import Objective
 from hcdc.search._free import MOST as MOST_FREE
+from hcdc.search._ladder import AUDITING, FEWEST_AUDITS
 from hcdc.search._prepare import parse_budget, prepare
 from hcdc.search._problem import STEEP, Array
 from hcdc.search._regression import PRIOR_SLOPE
+from hcdc.search._settings import LadderSettings
 from hcdc.spaces import Space
 from hcdc.tasks import Task
 from hcdc.truth import Truth
 
-WORLDS = 100
+WORLDS, CHANCES = 100, 400
+"""Worlds that choose an allocation, and others that say what its chances are."""
 MOST = 2000
 """Simulated candidates; beyond this the best of them changes little."""
 FEWEST = 3
 """Full trainings without which a ladder is not worth climbing: one to compare with, one winner, once more."""
+PROVING = 20
+"""Full trainings after which a good stand-in has usually proved its worth, in replays of cells."""
 MANY = 300
 """Full trainings from which they are called cheap."""
 MARGIN = 0.1
@@ -43,10 +49,11 @@ class PriorWorlds:
         rungs: Number of rungs, the full training included.
         candidates: Candidates per world.
         rng: The random stream.
+        worlds: How many.
     """
 
-    def __init__(self, rungs: int, candidates: int, rng: np.random.Generator):
-        shape = WORLDS, min(candidates, MOST)
+    def __init__(self, rungs: int, candidates: int, rng: np.random.Generator, worlds: int = WORLDS):
+        shape = worlds, min(candidates, MOST)
         self._scores: list[Array] = [rng.standard_normal(shape)]
         for _ in range(rungs - 1):
             noise = rng.standard_normal(shape)
@@ -55,13 +62,33 @@ class PriorWorlds:
 
     def value(self, sizes: Sequence[int]) -> float:
         """Expected full score of the best candidate, in standard deviations; a rung of size 0 is left out."""
-        inside = np.arange(self._scores[0].shape[1])[None].repeat(WORLDS, 0)
+        return float(self._best(sizes, self._places()).mean())
+
+    def chance(self, sizes: Sequence[int], trainings: int, rng: np.random.Generator) -> float:
+        """Probability that the best candidate is better than that of random search; ties count half.
+
+        Args:
+            sizes: Candidates per rung.
+            trainings: Full trainings of random search, which draws candidates of its own.
+            rng: Draws them.
+        """
+        climbed = self._best(sizes, self._places())
+        others = rng.permuted(self._places(), axis=1)
+        plain = self._best([*[0] * (len(self._scores) - 1), trainings], others)
+        return float(((climbed > plain) + 0.5 * (climbed == plain)).mean())
+
+    def _places(self) -> NDArray[np.int64]:
+        return np.arange(self._scores[0].shape[1])[None].repeat(len(self._scores[0]), 0)
+
+    def _best(self, sizes: Sequence[int], inside: NDArray[np.int64]) -> Array:
+        """Full score of the best candidate in each world ``[worlds]``, from those ``inside [worlds, n]``."""
         for scores, size in zip(self._scores, sizes):
             if size:
                 inside = inside[:, :size]
                 order = np.argsort(-np.take_along_axis(scores, inside, 1), axis=1)
                 inside = np.take_along_axis(inside, order, 1)
-        return float(np.take_along_axis(self._scores[-1], inside[:, :1], 1).mean())
+        found: Array = np.take_along_axis(self._scores[-1], inside[:, :1], 1)[:, 0]
+        return found
 
 
 def plan(
@@ -87,8 +114,11 @@ def plan(
     """
     seconds = parse_budget(budget)
     problem = prepare(subject, over, copies, rungs, truth, device, seed)
-    prices = problem.forecast(seconds, seed)
-    return planned(prices, seconds, problem.size(), device, problem.free_prices())
+    with PeakMemory() as trials:
+        prices = problem.forecast(seconds, seed)
+        free = problem.free_prices()
+    memory = max(trials.gib, problem.full_memory_gib(prices, seed))
+    return planned(prices, seconds, problem.size(), device, memory, free)
 
 
 def planned(
@@ -96,6 +126,7 @@ def planned(
     budget: float,
     size: float,
     device: torch.device | str = "cpu",
+    memory_gib: float = 0.0,
     free: Mapping[str, float] | None = None,
 ) -> SearchPlan:
     """The plan for rungs with these prices.
@@ -105,6 +136,7 @@ def planned(
         budget: Seconds to spend.
         size: Candidates in the space.
         device: Where candidates are trained.
+        memory_gib: Memory that the search should need.
         free: Seconds per candidate by free rung. They score all candidates, unless that is too expensive.
     """
     free = free or {}
@@ -117,7 +149,7 @@ def planned(
         "budget": budget,
         "candidates": int(size) if math.isfinite(size) else None,
         "full_trainings": affordable,
-        "memory_gib": peak_memory_gib(),
+        "memory_gib": memory_gib,
         "environment": environment(device),
     }
     prices, sizes = {**free, **prices}, dict.fromkeys([*free, *names], 0)
@@ -139,8 +171,13 @@ def planned(
     best = allocate(worlds, used, prices, left, limits)
     gain = best.value - plain if best is not None else 0.0
     pays = best is not None and gain >= MARGIN
+    chance = None
+    if best is not None:
+        fresh = PriorWorlds(len(used), int(min(size, MOST)), numpy_stream(0, "plan", "chance"), CHANCES)
+        chance = fresh.chance([*best.sizes.values()], affordable, numpy_stream(0, "plan", "random"))
     if best is not None and pays:
-        sizes |= scored | {name: int(min(count, size)) for name, count in best.sizes.items()}
+        spread = allocate(worlds, used, prices, left, _limits(used, prices, budget)) or best
+        sizes |= scored | {name: int(min(count, size)) for name, count in spread.sizes.items()}
         sizes[names[-1]] += round(reserve / full)
         first = next(name for name in names if sizes[name])
         why = (
@@ -150,7 +187,22 @@ def planned(
     else:
         sizes[names[-1]] = affordable
         why = _no_gain(affordable, full)
-    return SearchPlan(rungs=_rungs(prices, sizes), pays=pays, gain=gain, why=why, **told)
+    return SearchPlan(rungs=_rungs(prices, sizes), pays=pays, gain=gain, chance=chance, why=why, **told)
+
+
+def _limits(used: Sequence[str], prices: Mapping[str, float], budget: float) -> dict[str, float]:
+    """The most seconds of each rung, as a search allots them.
+
+    Until stand-ins have proved their worth, all get a trial part together. A rung between gets nothing if the
+    budget does not pay for its audits.
+    """
+    trial, full = LadderSettings().trial, prices[used[-1]]
+    share = trial + (1 - trial) * max(0.0, 1 - PROVING * full / budget)
+    kept = [
+        name for k, name in enumerate(used[:-1]) if not k or FEWEST_AUDITS * prices[name] <= AUDITING * budget
+    ]
+    found = {name: share * budget / len(kept) if name in kept else 0.0 for name in used[:-1]}
+    return {**found, used[-1]: math.inf}
 
 
 def _rungs(prices: Mapping[str, float], sizes: Mapping[str, int]) -> list[RungPlan]:

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,12 +93,14 @@ class Problem(ABC):
         rungs: The rungs.
         bounds: The least and the greatest possible full score.
         revision: Changes whenever `features` describes candidates in another way.
+        groups: Declared groups of hyperparameters, whose agreement is measured too; see `parse_groups`.
         code: Fingerprint of the user's code that scores candidates, if any does; a storage refuses another.
     """
 
     rungs: Sequence[Rung]
     bounds: tuple[float, float] = (-math.inf, math.inf)
     revision: int = 0
+    groups: Mapping[str, Sequence[Any]] = MappingProxyType({})
     code: str | None = None
 
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from hcdc.core.seeds import check_seed
 from hcdc.datasets import CondensedDataset, FullData
 from hcdc.search._copy_alone import search_copy
 from hcdc.search._executor import Executor, Objective
+from hcdc.search._groups import check_groups, parse_groups
 from hcdc.search._known import known_outcomes, known_results, unread_columns
 from hcdc.search._ladder import Ladder
 from hcdc.search._prepare import USUAL_BUDGET, loaded_copy, parse_budget, prepare
@@ -48,6 +49,7 @@ def search(
     known: Any = None,
     backend: str | Executor | None = None,
     address: str | None = None,
+    groups: Mapping[str, str] | None = None,
 ) -> Found:
     """Find the best configuration within a budget.
 
@@ -85,6 +87,8 @@ def search(
             (higher is better), or a finished Optuna study or its storage; see `CsvTruth` and `StudyTruth`.
         backend: ``"ray"`` runs trials on a Ray cluster, see `RayExecutor`.
         address: Address of the cluster; by default the one that is running, else one on this machine.
+        groups: Combinations of hyperparameters whose agreement is measured like that of a single one, e.g.
+            ``{"step": "log lr - log batch"}``.
 
     Returns:
         What was found; ``best`` holds the parameters.
@@ -108,15 +112,19 @@ def search(
         small = loaded_copy(subject)  # type: ignore[arg-type]
         limit = None if budget is None else seconds
         return search_copy(small, trials or 200, limit, seed, store, device, progress)
+    declared = parse_groups(groups)
     problem = prepare(subject, over, copies, rungs, truth, device, seed, executor, pruner)  # type: ignore[arg-type]
+    problem.groups = declared
     earlier = None if known is None else known_results(known, problem.fingerprint)
     spec = {**problem.spec(), CODE: problem.code, "seed": seed, "known": earlier and earlier.spec()}
     store.open(spec, problem.distributions)
     finished = f"found {seconds:g} s, {trials} trials, {_words(sampler)}, {_words(pruner)}"
+    finished += f", {dict(groups)}" if groups else ""
     if (kept := store.noted(finished)) is not None:  # decisions need not be taken again
         return dataclasses.replace(Found.from_json(kept), open_studies=store.studies)
     before = time.perf_counter() - begun - sum(rung.once for rung in problem.rungs)  # without making copies
     problem.scout(store, seed, seconds)
+    check_groups(declared, problem.distributions)
     outcomes = known_outcomes(earlier, problem.distributions) if earlier else []
     unread = unread_columns(earlier, problem.distributions) if earlier and problem.distributions else []
     settings = LadderSettings(candidates=trials)

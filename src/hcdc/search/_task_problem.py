@@ -14,6 +14,7 @@ import torch
 from hcdc.condensers import condense
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import InputError
+from hcdc.core.memory import PeakMemory
 from hcdc.core.progress import Progress, timed
 from hcdc.core.ranks import share_error
 from hcdc.core.recipe import Recipe
@@ -44,6 +45,8 @@ WAVES = 6
 """A budget is spent in so many waves, whose candidates train together."""
 FEW_SCORED = 256
 """Validation images scored in a trial."""
+FEW_STEPS, MOST_SCORED = 2, 1000
+"""Steps of a training that take as much memory as all of them, and images that are scored at once."""
 CHEAP, QUICK = 1 / 20, 0.05
 """A copy is tried if it costs at most so much of a full training, and making it so much of the budget."""
 
@@ -103,6 +106,10 @@ class TrainedRung(Rung):
         base = max(0.0, alone - each)
         lanes = max(1.0, (budget / WAVES - base) / max(each, 1e-9))
         return base / min(lanes, self.together) + each
+
+    def begin(self, configs: Sequence[Config]) -> None:
+        """Train candidates together for a few steps, and score them on as much as is scored at once."""
+        self._seconds(configs, min(FEW_STEPS, self.recipe.steps), min(len(self.parts["val"]), MOST_SCORED))
 
     def _whole(self, configs: Sequence[Config]) -> float:
         """Seconds to train and score these candidates together, extrapolated."""
@@ -384,6 +391,15 @@ class TaskProblem(Problem):
     def free_prices(self) -> dict[str, float]:
         """Seconds per candidate by free rung."""
         return {rung.name: rung.price() for rung in self._free}
+
+    def full_memory_gib(self, prices: Mapping[str, float], seed: int) -> float:
+        """Peak memory while a batch of candidates trains on the full data for a few steps."""
+        rung = self.rungs[-1]
+        configs = self.space.sample(rung.batch, numpy_stream(seed, "memory"))
+        with PeakMemory() as peak:
+            if isinstance(rung, TrainedRung):
+                rung.begin(configs)
+        return peak.gib
 
     def size(self) -> float:
         """Number of candidates."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -18,13 +20,14 @@ from hcdc.core.seeds import check_seed, check_whole, derive, numpy_stream
 from hcdc.core.trusted import Trust
 from hcdc.datasets import CondensedDataset, FullData
 from hcdc.evaluation import checked_judges, task_of
-from hcdc.evaluation.trust import agreement
+from hcdc.evaluation.trust import LEVEL, agreement
 from hcdc.search._audits import by_dimension
 from hcdc.search._dimensions import described
 from hcdc.search._executor import Objective
+from hcdc.search._groups import Term, check_groups, parse_groups
 from hcdc.search._objective import ObjectiveProblem, ObjectiveRung
 from hcdc.search._prepare import loaded_copy
-from hcdc.search._problem import Array, Outcome
+from hcdc.search._problem import Array, Outcome, Rung
 from hcdc.search._store import CODE, Store, open_store
 from hcdc.search._task_problem import TaskProblem
 from hcdc.spaces import from_spec
@@ -42,6 +45,9 @@ def trust(
     *,
     rung: str | CondensedDataset | os.PathLike[str] = "subset:0.1",
     probes: int = 12,
+    against: str = "full",
+    confirm: int = 0,
+    groups: Mapping[str, str] | None = None,
     seed: int = 0,
     truth: Truth | None = None,
     device: torch.device | str = "cpu",
@@ -59,7 +65,13 @@ def trust(
         full: The full data of an objective.
         rung: The stand-in of an objective: ``"subset:0.1"``, ``"short:0.25"``, ``"short:3"`` or a condensed
             data set.
-        probes: Full trainings; 12 or more are needed for "trust".
+        probes: Trainings to compare with; 12 or more are needed for "trust", and 60 tell much per dimension.
+        against: What stands for the truth: ``"full"``, or a short training such as ``"short:0.25"``, of which
+            more can be paid.
+        confirm: So many probes are trained in full too, if ``against`` is not ``"full"``; ``found.confirmed``
+            says how far the stand-in agrees with them.
+        groups: Combinations of hyperparameters to measure like single ones, e.g.
+            ``{"step": "log lr - log batch"}``.
         seed: Draws candidates and probes.
         truth: Full-data results for a copy, used instead of training.
         device: Where the candidates of a copy are trained.
@@ -76,40 +88,85 @@ def trust(
         raise InputError(
             f"probes {probes}: at least {FEWEST} are needed for an interval, and 12 to trust a stand-in"
         )
+    _check_confirm(against, confirm, probes)
+    design = Design(probes, against, confirm, parse_groups(groups), seed)
     progress = progress or usual_progress()
     if full is None:
         if not isinstance(subject, (CondensedDataset, str, os.PathLike)):
             raise InputError("full is missing: pass hcdc.FullData(train, val) with an objective")
         if storage is not None:
             raise InputError("storage belongs to an objective; the results of a copy are kept in its cache")
-        return _of_copy(loaded_copy(subject), probes, seed, truth, device, cache, progress)
+        return _of_copy(loaded_copy(subject), design, truth, device, cache, progress)
     if isinstance(subject, (CondensedDataset, str, os.PathLike)):
         raise InputError("full belongs to an objective; leave it out for a condensed data set")
     store = Store() if storage is None else open_store(storage)
-    return _of_objective(subject, full, rung, probes, seed, store, progress)
+    return _of_objective(subject, full, rung, design, store, progress)
+
+
+@dataclass(frozen=True)
+class Design:
+    """How a stand-in is measured; see `trust`."""
+
+    probes: int
+    against: str = "full"
+    confirm: int = 0
+    groups: Mapping[str, Sequence[Term]] = field(default_factory=dict)
+    seed: int = 0
+
+
+def _check_confirm(against: str, confirm: int, probes: int) -> None:
+    check_whole("confirm", confirm, 0)
+    if against == "full" and confirm:
+        raise InputError(
+            f"confirm {confirm}: all probes are trained in full; name what they are trained on instead with "
+            "against, e.g. 'short:0.25'"
+        )
+    if confirm > probes or 0 < confirm < FEWEST:
+        raise InputError(f"confirm {confirm}: give 0, or {FEWEST} to {probes} of the {probes} probes")
+    if against != "full" and not re.fullmatch(r"short:(\d+\.?\d*|\.\d+)", against):
+        raise InputError(f"against '{against}': write 'full', or a short training such as 'short:0.25'")
+
+
+def trust_trainings(probes: int, against: str = "full", confirm: int = 0) -> int:
+    """How many full trainings `trust` takes as long as, for a copy."""
+    _check_confirm(against, confirm, probes)
+    if against == "full":
+        return probes
+    return max(1, math.ceil(probes * float(against.removeprefix("short:"))) + confirm)
 
 
 def trust_seconds(
-    objective: Objective, full: FullData, rung: str | CondensedDataset, probes: int, seed: int = 0
+    objective: Objective,
+    full: FullData,
+    rung: str | CondensedDataset,
+    probes: int,
+    seed: int = 0,
+    against: str = "full",
+    confirm: int = 0,
 ) -> float:
     """Seconds that `trust` should take for an objective, from a few timed trials."""
-    problem = _problem(objective, full, rung)
-    prices = problem.forecast(math.inf, seed)
-    return PER_PROBE * probes * prices[problem.rungs[0].name] + probes * prices[problem.rungs[-1].name]
+    _check_confirm(against, confirm, probes)
+    problem = _problem(objective, full, rung, against)
+    prices = [*problem.forecast(math.inf, seed).values()]
+    counts = [PER_PROBE * probes, *([probes] if len(prices) == 2 else [probes, confirm])]
+    return sum(count * price for count, price in zip(counts, prices))
 
 
 def _problem(
-    objective: Objective, full: FullData, rung: str | CondensedDataset | os.PathLike[str]
+    objective: Objective,
+    full: FullData,
+    rung: str | CondensedDataset | os.PathLike[str],
+    against: str = "full",
 ) -> ObjectiveProblem:
+    between = [] if against == "full" else [against]
     if isinstance(rung, str):
-        return ObjectiveProblem(objective, full, rungs=[rung])
-    return ObjectiveProblem(objective, full, [rung], rungs=[])
+        return ObjectiveProblem(objective, full, rungs=[rung, *between])
+    return ObjectiveProblem(objective, full, [rung], rungs=between)
 
 
 def _of_copy(
     small: CondensedDataset,
-    probes: int,
-    seed: int,
+    design: Design,
     truth: Truth | None,
     device: torch.device | str,
     cache: str | os.PathLike[str] | None,
@@ -118,52 +175,81 @@ def _of_copy(
     task, space = task_of(small).to(device), from_spec(small.meta["space"])
     if truth is not None:
         check_truth(truth, task)
-    configs, _ = checked_judges(small, task, PER_PROBE * probes, seed)
-    picks = _picks(len(configs), probes, seed)
-    rung = TaskProblem(task, space, (), [small], device=device, seed=seed).rungs[0]
-    phase, scores = progress.phase("candidates on the copy", len(configs)), []
+    check_groups(design.groups, {d.name for d in space.dimensions()})
+    seed, recipe = design.seed, Recipe.from_dict(small.meta["full_recipe"])
+    configs, _ = checked_judges(small, task, PER_PROBE * design.probes, seed)
+    picks = _picks(len(configs), design.probes, seed)
+    between = () if design.against == "full" else (design.against,)
+    rungs = TaskProblem(task, space, between, [small], recipe=recipe, device=device, seed=seed).rungs
+    scores = _trained(rungs[0], configs, "candidates on the copy", seed, progress)
+    source = truth or TrainedTruth(
+        task, space, recipe, device=device, cache=cache, progress=progress,
+        fingerprint=str(small.meta["data"].get("fingerprint")),
+    )  # fmt: skip
+
+    def in_full(some: Sequence[int]) -> Array:
+        return np.array(full_scores(source.results([configs[i] for i in some]), "val"))
+
+    columns = described(configs, space)
+    if not between:
+        return _judged(scores, picks, in_full(picks), columns, configs, design)
+    chosen = [configs[i] for i in picks]
+    known = _trained(rungs[1], chosen, f"probes on {design.against}", seed, progress)
+    found = _judged(scores, picks, known, columns, configs, design)
+    few = picks[: design.confirm]
+    return _confirmed(found, scores, few, in_full(few) if few else np.empty(0), seed)
+
+
+def _trained(rung: Rung, configs: Sequence[Config], words: str, seed: int, progress: Progress) -> Array:
+    """Scores of candidates on a rung of a task."""
+    phase, scores = progress.phase(words, len(configs)), list[float]()
     for begin in range(0, len(configs), rung.batch):
         some = rung.run(configs[begin : begin + rung.batch], derive(seed, "trust"))
         scores += [outcome.score for outcome in some]
         phase.step(len(scores))
-    source = truth or TrainedTruth(
-        task, space, Recipe.from_dict(small.meta["full_recipe"]), device=device, cache=cache,
-        progress=progress, fingerprint=str(small.meta["data"].get("fingerprint")),
-    )  # fmt: skip
-    known = full_scores(source.results([configs[i] for i in picks]), "val")
-    return _judged(np.array(scores), picks, np.array(known), described(configs, space), configs, seed)
+    return np.array(scores)
 
 
 def _of_objective(
     objective: Objective,
     full: FullData,
     rung: str | CondensedDataset | os.PathLike[str],
-    probes: int,
-    seed: int,
+    design: Design,
     store: Store,
     progress: Progress,
 ) -> Trust:
-    problem = _problem(objective, full, rung)
+    seed, probes = design.seed, design.probes
+    problem = _problem(objective, full, rung, design.against)
+    wanted = len(problem.rungs)
     spec = {**problem.spec(), CODE: problem.code, "seed": seed, "measured": "trust"}
     store.open(spec, problem.distributions)
     problem.scout(store, seed)
+    check_groups(design.groups, problem.distributions)
+    if len(problem.rungs) < wanted and design.against != "full":
+        raise InputError(f"against '{design.against}': {problem.warnings[-1]}")
     if len(problem.rungs) < 2:
         raise InputError(f"rung '{rung}': {problem.warnings[-1] if problem.warnings else 'not a stand-in'}")
-    stand_in, whole = problem.rungs[0], problem.rungs[-1]
+    stand_in, above, whole = problem.rungs[0], problem.rungs[1], problem.rungs[-1]
     configs = problem.propose(PER_PROBE * probes, numpy_stream(seed, "trust"))
     picks = _picks(len(configs), probes, seed)
     low = _scored(problem, stand_in, configs, seed, store, progress)
-    high = dict(zip(picks, _scored(problem, whole, [configs[i] for i in picks], seed, store, progress)))
+    high = dict(zip(picks, _scored(problem, above, [configs[i] for i in picks], seed, store, progress)))
+    few = picks[: design.confirm]
+    last = dict(zip(few, _scored(problem, whole, [configs[i] for i in few], seed, store, progress)))
     kept = [i for i, outcome in enumerate(low) if outcome.state != "pruned"]
     picks = [kept.index(i) for i in picks if i in kept and high[i].state != "pruned"]
+    few = [kept.index(i) for i in few if i in kept and last[i].state != "pruned"]
     if len(picks) < FEWEST:
         raise InputError(
             f"{len(picks)} of {probes} probes are left, since pruned trials do not count; at least {FEWEST} "
             "are needed: take more probes, or do not prune"
         )
     scores, known = [low[i].score for i in kept], [high[kept[k]].score for k in picks]
+    again = np.array([last[kept[k]].score for k in few])
     configs = [configs[i] for i in kept]
-    return _judged(np.array(scores), picks, np.array(known), problem.described(configs), configs, seed)
+    columns, figures = problem.described(configs), np.array(scores)
+    found = _judged(figures, picks, np.array(known), columns, configs, design)
+    return _confirmed(found, figures, few, again, seed)
 
 
 def _scored(
@@ -175,7 +261,10 @@ def _scored(
     progress: Progress,
 ) -> list[Outcome]:
     """Outcomes on a rung, from the store or from new trials."""
-    phase, found = progress.phase(f"trials on {rung.name}", len(configs)), []
+    found: list[Outcome] = []
+    if not configs:
+        return found
+    phase = progress.phase(f"trials on {rung.name}", len(configs))
     kept = [store.known(rung.name, 0, config) for config in configs]
     missing = [config for config, outcome in zip(configs, kept) if outcome is None]
     fresh = rung.run(missing, derive(seed, "trust", rung.name))
@@ -202,13 +291,29 @@ def _judged(
     known: Array,
     columns: Mapping[str, Array],
     configs: Sequence[Config],
-    seed: int,
+    design: Design,
 ) -> Trust:
     """The statistics; failed candidates rank last, as they would in a search."""
     scores, known = _last(scores), _last(known)
-    found = agreement(scores, picks, known, seed=seed)
-    dimensions = by_dimension(columns, configs, scores, picks, known, seed)
-    return dataclasses.replace(found, dimensions=dimensions)
+    found = agreement(scores, picks, known, seed=design.seed)
+    dimensions = by_dimension(columns, configs, scores, picks, known, design.seed, design.groups)
+    return dataclasses.replace(found, against=design.against, dimensions=dimensions)
+
+
+def _confirmed(found: Trust, scores: Array, picks: Sequence[int], full: Array, seed: int) -> Trust:
+    """What was measured against a shorter training, with its agreement with a few full ones.
+
+    "trust" becomes "keep open" where the full trainings show that the agreement with them is below it.
+    """
+    if not len(picks):
+        return found
+    whole = agreement(_last(scores), picks, _last(full), seed=seed)
+    found = dataclasses.replace(found, confirmed=whole)
+    high = whole.interval[1]
+    if found.verdict == "trust" and high is not None and high < LEVEL:
+        why = f"it agrees with '{found.against}', but {whole.why}"
+        return dataclasses.replace(found, verdict="keep open", why=why)
+    return found
 
 
 def _last(scores: Array) -> Array:

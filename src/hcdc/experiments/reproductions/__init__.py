@@ -3,7 +3,14 @@
 import importlib
 
 from hcdc.experiments.reproductions._frame import REPRODUCTIONS, SCALES, Reproduction, Scale, Table, register
-from hcdc.experiments.reproductions._run import Reproduced, listing, parse_seeds, parse_shard, reproduce
+from hcdc.experiments.reproductions._run import (
+    Reproduced,
+    expected_seconds,
+    listing,
+    parse_seeds,
+    parse_shard,
+    reproduce,
+)
 
 __all__ = [
     "REPRODUCTIONS",
@@ -12,6 +19,7 @@ __all__ = [
     "Reproduction",
     "Scale",
     "Table",
+    "expected_seconds",
     "listing",
     "parse_seeds",
     "parse_shard",

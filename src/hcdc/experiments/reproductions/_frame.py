@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import math
+import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,13 @@ SEEDS = 100
 """The first reported seed; settings were chosen on smaller ones."""
 
 
+NUMBERS = {
+    "half an": 0.5, "half a": 0.5, "an": 1.0, "a": 1.0, "two": 2.0, "three": 3.0, "five": 5.0, "ten": 10.0,
+    "twenty": 20.0,
+}  # fmt: skip
+UNITS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
+
+
 @dataclass(frozen=True)
 class Scale:
     """One size of a reproduction.
@@ -41,6 +49,12 @@ class Scale:
     settings: Mapping[str, Any] = field(default_factory=dict)
     seeds: int = 1
     takes: str = "seconds"
+
+    @property
+    def seconds(self) -> float:
+        """The same as a number; a plural without a number counts as three."""
+        found = re.search(rf"(?:({'|'.join(NUMBERS)}) )?({'|'.join(UNITS)})", self.takes)
+        return 0.0 if found is None else NUMBERS.get(found[1] or "three", 3.0) * UNITS[found[2]]
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,16 @@ def parse_shard(text: str) -> tuple[int, int]:
     return index, count
 
 
+def expected_seconds(
+    what: Reproduction, scale: str, seeds: Sequence[int], out: Path, shard: tuple[int, int] = (0, 1)
+) -> float:
+    """Roughly how long `reproduce` will take: what the scale says, for the units that ``out`` lacks."""
+    size, done = type(what).scales[scale], finished(read(out, type(what)))
+    usual = what.units(range(SEEDS, SEEDS + size.seeds))
+    todo = [unit for unit in what.units(seeds)[shard[0] :: shard[1]] if key(unit) not in done]
+    return size.seconds * len(todo) / max(1, len(usual))
+
+
 def reproduce(
     what: Reproduction,
     seeds: Sequence[int],
