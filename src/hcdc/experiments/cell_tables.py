@@ -32,7 +32,7 @@ WORDS = {
     "hope-free": f"{MODEL} without copies",
     "four": "synflow + NASWOT + jacov + loss", "jacov-parameters": "jacov + parameters",
     "one-shot": "loss with the weights of a one-shot supernet",
-    "one-shot-jacov-parameters": "the same + jacov + parameters",
+    "one-shot-jacov-parameters": "loss of a one-shot supernet + jacov + parameters",
     "loss": "loss on copies", "loss-corrected": "loss on copies, corrected for noise",
     "loss-accuracy": "loss + accuracy on copies", "parameters": "number of parameters",
     "model-top": f"{MODEL}, 20 of 200 epochs: those of 100 cells that promise most",

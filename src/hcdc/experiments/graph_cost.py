@@ -201,10 +201,13 @@ def _planned(
     """The plan of a copy; trainings on the original graph take a share ``length`` of their steps."""
     given = dict(OBJECTIVES[objective])
     own = {**budget(trainings, given["val_method"]), **given.pop("options", {}), **options}
-    if length != 1:
-        steps = task.recipes(size, None, "loss")[0].steps
-        given["full_recipe"] = {"steps": max(1, round(length * steps))}
-    return plan(task, PolynomialFilter(), method="hcdc", train_size=size, seed=seed, options=own, **given)
+    given |= {"method": "hcdc", "train_size": size, "seed": seed, "options": own}
+    whole = plan(task, PolynomialFilter(), **given)
+    if length == 1:
+        return whole
+    return plan(
+        task, PolynomialFilter(), full_recipe={"steps": max(1, round(length * whole.full.steps))}, **given
+    )
 
 
 class RecordedTruth(ListedTruth):
