@@ -62,11 +62,11 @@ WORDS = {
 GROUPS = {
     "no training on the full data": (
         "hope", "hope-raw", "hope-free", "four", "jacov-parameters", "loss-corrected", "loss",
-        "loss-accuracy", "one-shot-jacov-parameters", "one-shot", "parameters",
+        "loss-accuracy", "parameters",
     ),
     "short trainings of other cells, 10 minutes with everything": (
         "model-0-111", "model-0-64", "model-0-32", "model-0-127", "process-111-sum", "process-111-hope",
-        "process-111", "ridge-111",
+        "process-111", "ridge-111", "one-shot-jacov-parameters", "one-shot",
     ),
     "20 trainings of 200 epochs, or as many seconds": (
         "model-20-0", "model-top", "model-16-53", "model-12-115", "model-8-178", "model-0-304", "model-0-325",
