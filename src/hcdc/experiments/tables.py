@@ -1,7 +1,7 @@
 """Writes the tables and figures of the documents from the records in the repository.
 
-    python -m hcdc.experiments.tables records/*.jsonl benchmarks/records/* docs/results.md docs/results/*.md \\
-        README.md --figures docs/figures
+    python -m hcdc.experiments.tables records/*.jsonl benchmarks/records/* docs/results.md \\
+        docs/results/*.md README.md --figures docs/figures
 
 In each document, table NAME replaces the text between ``<!-- NAME -->`` and ``<!-- /NAME -->``. NAME is one
 of `TABLES`, of `hcdc.experiments.reproduced_tables` or of `hcdc.experiments.nas201_tables`.
