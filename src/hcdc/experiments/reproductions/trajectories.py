@@ -72,29 +72,35 @@ class Paths(Filters80):
         return Table(head, rows, ["distances are between pairs of paths, in the square [-1, 1]^2"])
 
     def draw(self, found: Sequence[Record]) -> Any:
-        """One panel per graph, copy and seed, of the first `PANELS` seeds."""
+        """A row per graph and copy, a column per seed, of the first `PANELS` seeds."""
         seeds = sorted({r["unit"]["seed"] for r in found})[:PANELS]
         shown = [r for r in found if r["unit"]["seed"] in seeds]
-        figure = new_figure(0.8 + 3.6 * len(shown), 3.8)
-        for k, record in enumerate(shown, 1):
-            axes = figure.add_subplot(1, len(shown), k)
+        lines = list(dict.fromkeys(_line(r) for r in shown))
+        figure = new_figure(0.8 + 3.6 * len(seeds), 0.2 + 3.6 * len(lines))
+        for record in shown:
             unit = record["unit"]
+            at = lines.index(_line(record)) * len(seeds) + seeds.index(unit["seed"])
+            axes = figure.add_subplot(len(lines), len(seeds), at + 1)
             paths = np.asarray(record["paths"])
             for path in paths:
                 axes.plot(path[:, 0], path[:, 1], color="#D55E00", linewidth=1, linestyle="--")
             axes.scatter(*paths[:, 0, :2].T, s=18, facecolors="none", edgecolors="#1a1a1a", label="start")
             axes.scatter(*paths[:, -1, :2].T, s=22, color="#1a1a1a", label="end")
             axes.legend(frameon=False, fontsize=8)
-            axes.set_title(
-                f"{unit['dataset']}, {unit['size']} nodes, {record['label']} copy, seed {unit['seed']}",
-                fontsize=10,
-            )
+            copy = TITLES[record["label"]]
+            title = f"{unit['dataset']}, {unit['size']} nodes, {copy} copy, seed {unit['seed']}"
+            axes.set_title(title, fontsize=10)
             axes.set_xlim(-1.1, 1.1)
             axes.set_ylim(-1.1, 1.1)
             axes.set_xlabel("lambda 1, weight of L")
             axes.set_ylabel("lambda 2, weight of 2 L / lmax - I")
             plain(axes)
         return figure
+
+
+def _line(record: Record) -> tuple[Any, ...]:
+    unit = record["unit"]
+    return unit["dataset"], unit["size"], record["label"]
 
 
 def apart_by(points: Any) -> float:
