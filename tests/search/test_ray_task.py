@@ -94,7 +94,7 @@ class Refusing(hcdc.TableTask):
 def test_what_a_task_says_is_told_as_it_is(cluster):
     task = Refusing(hcdc.data((X, Y)), "logistic")
     rung = TaskProblem(task, task.space(), executor=RayExecutor(cluster.address, batch=1)).rungs[-1]
-    with pytest.raises(hcdc.InputError, match="^layers 0: at least 1 is needed$"):
+    with pytest.raises(hcdc.InputError, match=r"^layers 0: at least 1 is needed$"):
         list(rung.run(task.space().sample(1, np.random.default_rng(0)), 0))
 
 
