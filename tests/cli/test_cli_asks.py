@@ -1,9 +1,11 @@
 """Commands that train for more than ten minutes ask first on a terminal; ``--yes`` skips the question."""
 
 import pytest
+import typer
 from command_line import OBJECTIVE, hcdc_run
 
 import hcdc
+from hcdc.cli._show import ask_first, on_terminal
 from hcdc.condensers import Cost, Expense
 from hcdc.experiments.reproductions import Scale
 
@@ -39,6 +41,21 @@ def test_condense_asks(tmp_path, capsys, monkeypatch, asked):
     assert not out.exists()
     code, _, err = hcdc_run(capsys, *given, "--yes")
     assert (code, len(asked), out.exists()) == (0, 1, True), err
+
+
+def test_no_answer_is_a_no(monkeypatch):
+    def confirm(text):
+        raise typer.Abort
+
+    monkeypatch.setattr("hcdc.cli._show.on_terminal", lambda: True)
+    monkeypatch.setattr("hcdc.cli._show.typer.confirm", confirm)
+    with pytest.raises(hcdc.InputError, match="nothing was done; --yes skips the question"):
+        ask_first(700.0, yes=False, quiet=False)
+
+
+def test_a_closed_input_is_no_terminal(monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    assert not on_terminal()
 
 
 def test_evaluate_asks(tmp_path, capsys, monkeypatch, asked):

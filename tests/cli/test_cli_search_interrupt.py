@@ -32,6 +32,21 @@ from hcdc.cli import main
 
 main(sys.argv[1:])
 """
+UNHURRIED = """
+import sys, time
+from hcdc.search import LineStore
+
+tell = LineStore.tell
+
+def slowly(self, *given):
+    tell(self, *given)
+    time.sleep(0.05)  # long enough for a signal, also on a busy machine
+
+LineStore.tell = slowly
+from hcdc.cli import main
+
+main(sys.argv[1:])
+"""
 OBJECTIVE = """
 import time
 import numpy as np
@@ -83,7 +98,7 @@ def copy_alone(place):
         checkpoint=None,
     )  # fmt: skip
     small.save(place / "a.hcdc")
-    return ["-m", "hcdc", "search", "a.hcdc", "--trials", "40", "--device", "cpu"]
+    return ["-c", UNHURRIED, "search", "a.hcdc", "--trials", "40", "--device", "cpu"]
 
 
 @pytest.mark.parametrize("kind", [ladder, copy_alone])

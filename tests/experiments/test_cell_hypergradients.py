@@ -15,7 +15,7 @@ from hcdc.spaces import NASBench201, operations
 from hcdc.tasks import ImageTask
 from hcdc.truth import NASBench201Table, TableTruth
 
-SMALL = Sizes(points=3, initialisations=2, channels=1, images=10, shrink=4, steps=1, iterations=1)
+SMALL = Sizes(points=2, initialisations=2, channels=1, images=10, shrink=4, steps=1, iterations=1)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_a_run_records_every_estimate_and_its_table(given, tmp_path):
     out = tmp_path / "records.jsonl"
     cell_hypergradients.run(*given, SMALL, 0, out)
     found = list(records.read(out))
-    assert len({operations(r["cell"]) for r in found}) == 3
+    assert len({operations(r["cell"]) for r in found}) == 2
     for r in found:
         assert set(r["promised"]) == set(WORDS)
         for estimates in r["promised"].values():
@@ -81,10 +81,9 @@ def test_a_run_records_every_estimate_and_its_table(given, tmp_path):
     again = tmp_path / "again.jsonl"
     records.append(again, found[1])
     cell_hypergradients.run(*given, SMALL, 0, again)
-    known, *others = records.read(again)
+    known, other = records.read(again)
     assert known == found[1]
-    assert [r["cell"] for r in others] == [found[0]["cell"], found[2]["cell"]]
-    assert [r["promised"] for r in others] == [found[0]["promised"], found[2]["promised"]]
+    assert (other["cell"], other["promised"]) == (found[0]["cell"], found[0]["promised"])
     text = tables.table("cells-hypergradients", found)
     assert text == hypergradients_table(found)
     assert text.count("\n") == 1 + len(WORDS) + 4

@@ -84,6 +84,20 @@ def test_a_part_that_always_kills_its_worker_fails(cluster):
     }
 
 
+class Refusing(hcdc.TableTask):
+    """Has a sentence of its own."""
+
+    def init(self, generator):
+        raise hcdc.InputError("layers 0: at least 1 is needed")
+
+
+def test_what_a_task_says_is_told_as_it_is(cluster):
+    task = Refusing(hcdc.data((X, Y)), "logistic")
+    rung = TaskProblem(task, task.space(), executor=RayExecutor(cluster.address, batch=1)).rungs[-1]
+    with pytest.raises(hcdc.InputError, match=r"^layers 0: at least 1 is needed$"):
+        list(rung.run(task.space().sample(1, np.random.default_rng(0)), 0))
+
+
 def test_the_search_itself(cluster, quick, monkeypatch, tmp_path):
     change_recipes(monkeypatch, lambda **given: hcdc.Recipe(**{"steps": 40, "lr": 0.1, **given}))
     priced(monkeypatch)

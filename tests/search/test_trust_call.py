@@ -6,6 +6,7 @@ import pytest
 import hcdc
 from hcdc import FullData, InputError
 from hcdc.core.trusted import Trust
+from hcdc.search import trust_trainings
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(240, 3)).astype(np.float32)
@@ -82,6 +83,10 @@ def test_a_copy_is_measured_against_short_trainings():
     )  # fmt: skip
     found = hcdc.trust(copy, probes=12, against="short:0.5", confirm=4)
     assert (found.against, found.probes, found.confirmed.probes) == ("short:0.5", 12, 4)
+    assert trust_trainings(12, "short:0.5", 4) == 10
+    for call in (lambda: hcdc.trust(copy, against="short:3"), lambda: trust_trainings(12, "short:3")):
+        with pytest.raises(InputError, match="against 'short:3': for a copy, give a share of the steps"):
+            call()
 
 
 @pytest.mark.parametrize(

@@ -81,13 +81,18 @@ def ask_first(seconds: float, yes: bool, quiet: bool) -> None:
     """Ask on a terminal before more than ten minutes of training."""
     if yes or quiet or seconds <= ASK or not on_terminal():
         return
-    if not typer.confirm(f"this will train for about {duration(seconds)}; go on?"):
+    try:
+        agreed = typer.confirm(f"this will train for about {duration(seconds)}; go on?")
+    except typer.Abort:  # Ctrl-D or Ctrl-C instead of an answer
+        typer.echo("", err=True)
+        agreed = False
+    if not agreed:
         raise InputError("nothing was done; --yes skips the question")
 
 
 def on_terminal() -> bool:
     """Whether somebody can read a question and answer it."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
 def show_table(rows: Sequence[Row], quiet: bool) -> None:

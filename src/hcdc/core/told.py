@@ -70,7 +70,7 @@ def free(rung: RungReport) -> bool:
 
 
 def stand_ins(found: Found) -> list[RungReport]:
-    """Paid rungs below the full training that were measured against the next one."""
+    """Rungs below the full training that were measured against the next one, free ones too."""
     return [rung for rung in found.rungs if rung.name != "full" and rung.spearman is not None]
 
 

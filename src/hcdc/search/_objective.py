@@ -279,8 +279,9 @@ class ObjectiveProblem(Problem):
             brief.trials = self.trials
             config = self.propose(1, numpy_stream(seed, "memory"))[0]
             with PeakMemory() as peak:
-                self.trial(brief, config, derive(seed, "memory"))
-            self._peaks[1.0] = [peak]
+                ran = self.trial(brief, config, derive(seed, "memory"))
+            if ran.complete:
+                self._peaks[1.0] = [peak]
         rows = max(self._peaks)
         return max(peak.gib + (1 / rows - 1) * peak.rise for peak in self._peaks[rows])
 
@@ -305,7 +306,7 @@ class ObjectiveProblem(Problem):
 
     def _settle(self, asked: Mapping[str, int]) -> None:
         """Drop the short rungs of an objective that does not ask how long to train; else set their shares."""
-        self._asked = max(asked.values(), default=1)
+        self._asked = max([1, *asked.values()])
         short = [rung for rung in self.rungs if rung.name.startswith("short:")]
         if short and not asked:
             self.rungs = [rung for rung in self.rungs if rung not in short]

@@ -71,6 +71,8 @@ class RayExecutor(Executor):
         except (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError) as error:
             return lost(job, f"{type(error).__name__}: its worker died")
         except errors.RayError as error:  # not the objective's own, which is caught where it runs
+            if isinstance(cause := getattr(error, "cause", None), HcdcError):
+                raise cause from None  # a task's own sentence
             last = str(error).strip().splitlines()[-1]
             raise HcdcError(
                 f"a Ray worker cannot run a trial ({last}); its modules must be found on every node"

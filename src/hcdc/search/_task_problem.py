@@ -108,7 +108,12 @@ class TrainedRung(Rung):
         return base / min(lanes, self.together) + each
 
     def begin(self, configs: Sequence[Config]) -> None:
-        """Train candidates together for a few steps, and score them on as much as is scored at once."""
+        """Train candidates together for a few steps, and score them on as much as is scored at once.
+
+        Where so few steps are whole trainings, such as fits, one candidate is enough: others would take time.
+        """
+        if self.recipe.steps <= FEW_STEPS:
+            configs = configs[:1]
         self._seconds(configs, min(FEW_STEPS, self.recipe.steps), min(len(self.parts["val"]), MOST_SCORED))
 
     def _whole(self, configs: Sequence[Config]) -> float:

@@ -132,7 +132,15 @@ def trust_trainings(probes: int, against: str = "full", confirm: int = 0) -> int
     _check_confirm(against, confirm, probes)
     if against == "full":
         return probes
-    return max(1, math.ceil(probes * float(against.removeprefix("short:"))) + confirm)
+    return max(1, math.ceil(probes * _share(against)) + confirm)
+
+
+def _share(against: str) -> float:
+    """The share of the steps of a short training on a task."""
+    share = float(against.removeprefix("short:"))
+    if not 0 < share < 1:
+        raise InputError(f"against '{against}': for a copy, give a share of the steps, e.g. 'short:0.25'")
+    return share
 
 
 def trust_seconds(
@@ -180,6 +188,8 @@ def _of_copy(
     configs, _ = checked_judges(small, task, PER_PROBE * design.probes, seed)
     picks = _picks(len(configs), design.probes, seed)
     between = () if design.against == "full" else (design.against,)
+    for name in between:
+        _share(name)
     rungs = TaskProblem(task, space, between, [small], recipe=recipe, device=device, seed=seed).rungs
     scores = _trained(rungs[0], configs, "candidates on the copy", seed, progress)
     source = truth or TrainedTruth(
