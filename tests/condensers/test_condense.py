@@ -315,7 +315,7 @@ def test_sizes_of_a_table_of_values():
         plan(task, task.space(), train_size=0)
 
 
-@pytest.mark.parametrize("method", ["gcond", "kcenter", "reach"])
+@pytest.mark.parametrize("method", ["gcond", "gcondx", "reach"])
 def test_methods_for_graphs_refuse_tables(method):
     task = tiny_table()
     with pytest.raises(InputError, match=f"method '{method}' condenses graphs"):
