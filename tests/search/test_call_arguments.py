@@ -72,6 +72,8 @@ def test_a_copy_alone_has_a_budget_only_if_one_was_given():
     small = hcdc.condense(task, task.space(), "random", train_size=10, recipe=short, full_recipe=short)
     assert hcdc.search(small, trials=3).budget is None
     assert hcdc.search(small, trials=3, budget="1m").budget == 60
+    with pytest.raises(hcdc.InputError, match="a copy alone does not use rungs, groups; leave it out"):
+        hcdc.search(small, trials=3, rungs="short:0.1", groups={"both": "a + b"})
 
 
 def test_help_shows_the_call_and_its_arguments_first():

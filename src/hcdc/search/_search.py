@@ -109,6 +109,10 @@ def search(
         raise InputError(f"storage '{storage}': {why}")
     store = Store() if storage is None else open_store(storage)
     if over is None:
+        _refuse_unused(
+            copies=copies, rungs=rungs, truth=truth, sampler=sampler, pruner=pruner, known=known,
+            backend=backend, groups=groups,
+        )  # fmt: skip
         small = loaded_copy(subject)  # type: ignore[arg-type]
         limit = None if budget is None else seconds
         return search_copy(small, trials or 200, limit, seed, store, device, progress)
@@ -140,6 +144,12 @@ def search(
     )
     store.note(finished, found.to_json())
     return found
+
+
+def _refuse_unused(**given: Any) -> None:
+    """Refuse arguments that a search of a copy alone does not read."""
+    if unused := [name for name, value in given.items() if value]:
+        raise InputError(f"a search of a copy alone does not use {', '.join(unused)}; leave it out")
 
 
 def _words(given: Any) -> str:
