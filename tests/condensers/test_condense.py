@@ -155,6 +155,7 @@ def test_the_default_settings_of_hcdc_are_frozen():
         "labels": "proportional",
         "structure": "reach",
         "adjacency": False,
+        "factors": 0,
         "repeats": 1,
         "theta_steps": 50,
         "lam_every": 10,

@@ -67,7 +67,7 @@ def test_the_slope_is_a_finite_difference():
     move = torch.randn(start.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     step, found = 1e-6, []
     for sign in (1, -1):
-        run.tensors = {"x": start + sign * step * move}
+        run.learned = {"x": start + sign * step * move}
         found.append(float(run.slope(company, expected, index)[0]))
     assert float((gradient["x"] * move).sum()) == pytest.approx((found[0] - found[1]) / (2 * step), rel=1e-5)
 

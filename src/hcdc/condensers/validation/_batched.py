@@ -32,7 +32,7 @@ class Batched(AlignedRun):
         if saved is not None:
             tensors, state = saved
             begun, best, stale, self.history = state["step"], state["best"], state["stale"], state["history"]
-            self.tensors, self.first, self.second, best_tensors = (self.part(tensors, p) for p in "tmvb")
+            self.learned, self.first, self.second, best_tensors = (self.part(tensors, p) for p in "tmvb")
         else:  # the start counts as an iterate
             best, best_tensors = self.objective(held), {k: v.clone() for k, v in self.tensors.items()}
             self.history.append({"step": 0, "held_out": best})
@@ -119,6 +119,6 @@ class Batched(AlignedRun):
         return lam
 
     def save(self, step: int, best: float, best_tensors: Params, stale: int) -> None:
-        parts = {"t": self.tensors, "m": self.first, "v": self.second, "b": best_tensors}
+        parts = {"t": self.learned, "m": self.first, "v": self.second, "b": best_tensors}
         state = {"step": step, "best": best, "stale": stale, "history": self.history}
         self.checkpoint.child("val").save(flat(parts), state)

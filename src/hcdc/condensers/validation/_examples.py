@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hcdc.condensers.validation._factors import examples_form
 from hcdc.condensers.validation._probing import Companions, mean_loss, rank_targets
+from hcdc.condensers.validation._run import flat
 from hcdc.condensers.validation._settings import Probing
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.errors import NumericalError
@@ -83,6 +85,7 @@ def learn_examples(
     s_val: Any,
     config: Probing,
     *,
+    seed: int = 0,
     companions: Companions | None = None,
     device: torch.device | str,
     phase: Phase,
@@ -95,6 +98,7 @@ def learn_examples(
         networks: The probes trained on S_train.
         truth: Full-data scores of the probes, higher is better.
         s_val: The initial S_val.
+        seed: Of the factors, if examples are learned as a product.
         companions: Ranked besides the probes, with equal weight.
 
     Returns:
@@ -102,30 +106,33 @@ def learn_examples(
         (``probe_correlation``) and on the companions.
     """
     device = torch.device(device)
-    x = task.tensors(s_val)["x"].detach().clone()
-    learned = task.replace(s_val, {"x": x})
+    form = examples_form({"x": task.tensors(s_val)["x"]}, config.factors, seed)
+    theta = form.start()
+    first = {name: torch.zeros_like(tensor) for name, tensor in theta.items()}
+    second = {name: torch.zeros_like(tensor) for name, tensor in theta.items()}
+    state = {"theta": theta, "first": first, "second": second}
+    x = form.examples(theta)["x"].clone()
     targets = [rank_targets(truth).to(x)]
     networks = list(networks)
     if companions is not None:
         targets.append(rank_targets(companions.scores).to(x))
         networks += companions.networks
-    theta = {"x": x}
-    first, second = {"x": torch.zeros_like(x)}, {"x": torch.zeros_like(x)}
     history: list[dict[str, Any]] = []
     begun = 0
     if (saved := checkpoint.load()) is not None:
-        for name, tensor in (("x", x), ("first", first["x"]), ("second", second["x"])):
+        for name, tensor in flat(state).items():
             tensor.copy_(saved[0][name])
         begun, history = saved[1]["step"], saved[1]["history"]
     phase.first_step = begun
-    slopes = Slopes(task, networks, learned, device)
+    slopes = Slopes(task, networks, task.replace(s_val, {"x": x}), device)
     for step in range(begun, config.probe_steps):
-        slopes.x.copy_(x)
+        slopes.x.copy_(form.examples(theta)["x"])
         reached, gradient = slopes(targets)
-        adam_step(theta, {"x": gradient}, first, second, step + 1, config.probe_lr)
+        adam_step(theta, form.chained(theta, {"x": gradient}), first, second, step + 1, config.probe_lr)
         if (step + 1) % 10 == 0 or step + 1 == config.probe_steps:
             value = float(reached[0])
-            if not np.isfinite(value) or not bool(torch.isfinite(x.square()).all()):  # as BatchNorm sees it
+            squares = form.examples(theta)["x"].square()  # as BatchNorm sees them
+            if not np.isfinite(value) or not bool(torch.isfinite(squares).all()):
                 raise NumericalError(
                     f"S_val is not finite after {step + 1} steps on the probes; try a smaller probe_lr (now "
                     f"{config.probe_lr})"
@@ -133,8 +140,6 @@ def learn_examples(
             history.append({"step": step + 1, "probe_correlation": value})
             if companions is not None:
                 history[-1]["companion_correlation"] = float(reached[1])
-            checkpoint.save(
-                {"x": x, "first": first["x"], "second": second["x"]}, {"step": step + 1, "history": history}
-            )
+            checkpoint.save(flat(state), {"step": step + 1, "history": history})
             phase.step(step + 1, f"correlation on the probes {value:.3f}")
-    return learned, history
+    return task.replace(s_val, {"x": form.examples(theta)["x"]}), history

@@ -122,13 +122,13 @@ class Following(Run):
     def learn(self, survey: Survey, company: Company, sloped: bool) -> Learned:
         """Learn S_val; keeps the best iterate on the companions that watch."""
         landscape = fitted(self.space, survey.probes(), sloped)
-        self.follow(company, landscape.predict(company.lam.cpu().numpy())[0])
+        kept = self.follow(company, landscape.predict(company.lam.cpu().numpy())[0])
         self.candidates += self.met(torch.cat([survey.lam, company.lam]))
-        val = self.task.replace(self.s_val, self.tensors)
+        val = self.task.replace(self.s_val, kept)
         return Learned(val, self.candidates, self.history, survey.probes(), len(survey.lam))
 
-    def follow(self, company: Company, expecting: NDArray[np.float64]) -> None:
-        """Steps on S_val; leaves the best running mean of the iterates in ``tensors``.
+    def follow(self, company: Company, expecting: NDArray[np.float64]) -> dict[str, Tensor]:
+        """Steps on S_val; returns the tensors of the best running mean of its iterates.
 
         Args:
             expecting: Expected losses ``[n]`` of the companions, up to a monotone function.
@@ -140,10 +140,10 @@ class Following(Run):
         store, begun = self.checkpoint.child("val"), 0
         if (saved := store.load()) is not None:
             begun, best, self.history = saved[1]["step"], saved[1]["best"], saved[1]["history"]
-            self.tensors, self.first, self.second, kept, mean = (self.part(saved[0], p) for p in "tmvba")
+            self.learned, self.first, self.second, kept, mean = (self.part(saved[0], p) for p in "tmvba")
         else:
-            kept, mean = copied(self.tensors), copied(self.tensors)
-            best = self.watched(kept, company, expected, watching)
+            kept, mean = copied(self.learned), copied(self.learned)
+            best = self.watched(self.tensors, company, expected, watching)
             self.history.append({"step": 0, "held_out": best})
         phase.first_step = begun
         for step in range(begun, config.steps):
@@ -151,17 +151,17 @@ class Following(Run):
             index = acting[order[: config.batch].to(self.device)]
             loss, gradient = self.slope(company, expected, index)
             self.apply(gradient, step, loss)
-            for name, tensor in self.tensors.items():
+            for name, tensor in self.learned.items():
                 mean[name].lerp_(tensor, SHARE)
             if (step + 1) % config.check == 0 or step + 1 == config.steps:
-                reached = self.watched(mean, company, expected, watching)
+                reached = self.watched(self.form.examples(mean), company, expected, watching)
                 if reached < best:
                     best, kept = reached, copied(mean)
                 self.history.append({"step": step + 1, "held_out": reached})
-                parts = {"t": self.tensors, "m": self.first, "v": self.second, "b": kept, "a": mean}
+                parts = {"t": self.learned, "m": self.first, "v": self.second, "b": kept, "a": mean}
                 store.save(flat(parts), {"step": step + 1, "best": best, "history": self.history})
                 phase.step(step + 1, f"held-out {reached:.3f}, best {best:.3f}")
-        self.tensors = kept
+        return self.form.examples(kept)
 
     def _losses(self, company: Company, index: Tensor) -> Callable[[dict[str, Tensor]], Tensor]:
         """Losses ``[B]`` of some companions as a function of S_val's tensors."""

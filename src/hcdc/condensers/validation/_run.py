@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hcdc.condensers.validation._factors import examples_form
 from hcdc.condensers.validation._settings import Learning
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.configs import config_hash
@@ -58,6 +59,7 @@ class Run:
     Attributes:
         on_original, on_copy: The task with the losses of the two recipes. A recipe's weight decay enters the
             training loss as w/2 ||theta||^2, and hence the curvature of eq. (IFT).
+        learned: The numbers that are learned; `tensors` are those of S_val that follow, see `Form`.
     """
 
     def __init__(
@@ -80,11 +82,17 @@ class Run:
         self.on_original, self.on_copy = task.by_recipe(full), task.by_recipe(small, s_train)
         self.solver = config.make_solver()
         self.lanes = max(1, task.lanes(task.train, device))
-        self.tensors = {name: tensor.detach().clone() for name, tensor in task.tensors(s_val).items()}
-        self.first = {name: torch.zeros_like(tensor) for name, tensor in self.tensors.items()}
-        self.second = {name: torch.zeros_like(tensor) for name, tensor in self.tensors.items()}
+        self.form = examples_form(task.tensors(s_val), config.factors, seed)
+        self.learned = self.form.start()
+        self.first = {name: torch.zeros_like(tensor) for name, tensor in self.learned.items()}
+        self.second = {name: torch.zeros_like(tensor) for name, tensor in self.learned.items()}
         self.history: list[dict[str, Any]] = []
         self.candidates: list[str] = []
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors of S_val."""
+        return self.form.examples(self.learned)
 
     def draw(self, role: str, count: int) -> Tensor:
         """Fresh lambdas for one role; in a finite space, mixtures of candidates from the condensing half."""
@@ -207,12 +215,14 @@ class Run:
         return g, values, score_many(self.task, params, lam, val).score
 
     def apply(self, gradient: dict[str, Tensor], step: int, loss: Tensor) -> None:
+        """An Adam step on what is learned, from the gradient in S_val's tensors."""
         if not all(bool(torch.isfinite(g).all()) for g in gradient.values()):
             raise NumericalError(
                 f"the gradient of S_val is not finite at step {step + 1} (loss {float(loss):.4g}); "
                 f"try a smaller lr (now {self.config.lr}) or more damping (now {self.config.damping})"
             )
-        adam_step(self.tensors, gradient, self.first, self.second, step + 1, self.config.lr)
+        chained = self.form.chained(self.learned, gradient)
+        adam_step(self.learned, chained, self.first, self.second, step + 1, self.config.lr)
 
     def check_size(self, *found: Tensor) -> None:
         """Stop if synthetic values or hypergradients are too large to square, so no distance exists."""

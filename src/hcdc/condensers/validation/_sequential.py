@@ -25,7 +25,7 @@ class Sequential(AlignedRun):
             tensors, state = saved
             begun, step, self.history = state["round"], state["step"], state["history"]
             self.candidates = state["candidates"]
-            self.tensors, self.first, self.second = (self.part(tensors, p) for p in "tmv")
+            self.learned, self.first, self.second = (self.part(tensors, p) for p in "tmv")
         gradient_theta = torch.func.vmap(torch.func.grad(self.on_copy.train_loss), in_dims=(0, 0, None))
         target = self.on_original.target()
         for turn in range(begun, total):
@@ -60,7 +60,7 @@ class Sequential(AlignedRun):
                 step += 1
             self.candidates += self.met(lam)
             self.history.append({"step": step, "train": sum(losses) / len(losses)})
-            parts = {"t": self.tensors, "m": self.first, "v": self.second}
+            parts = {"t": self.learned, "m": self.first, "v": self.second}
             state = {"round": turn + 1, "step": step, "history": self.history, "candidates": self.candidates}
             self.checkpoint.child("val").save(flat(parts), state)
             phase.step(turn + 1, f"alignment {self.history[-1]['train']:.3f}")

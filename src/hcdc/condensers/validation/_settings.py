@@ -31,6 +31,8 @@ class Learning(Settings):
         labels: Labels of S_val, ``"proportional"`` or ``"balanced"``.
         structure: Edges among the initial nodes of S_val, ``"reach"`` or ``"induced"`` (graphs only).
         adjacency: Also learn the edge weights of a synthetic validation graph.
+        factors: Learn the change of S_val's examples as a product of this rank; 0 learns every number, see
+            `Factors`.
         fanout: Neighbours of a node kept at each hop, as in ``"10,5,5"``; empty means the whole graph.
         nodes: Labelled nodes (or images) of a sampled T_train or T_val; 0 means all. For images, training
             losses, curvature and mixed derivatives use this many, validation losses four times as many, with
@@ -55,6 +57,7 @@ class Learning(Settings):
     labels: str = setting("proportional", choices=("proportional", "balanced"))
     structure: str = "reach"
     adjacency: bool = False
+    factors: int = setting(0, least=0, note="0 learns every number")
     fanout: str = ""
     nodes: int = setting(0, least=0, note="0 is all labelled examples")
     relaxation: str = setting("softmax", choices=("softmax", "gdas"))
@@ -187,6 +190,7 @@ class Probing(Settings):
         probes: Candidates whose full-data result is looked up or trained.
         probe_steps: Adam steps on the examples of S_val.
         probe_lr: Their learning rate.
+        factors: As in `Learning`.
         pool: Real validation examples from which weighted ones are chosen.
         ridge: How strongly weights are pulled towards equal ones.
         companions: Further candidates trained only on S_train, see `Companions`; in a finite space at most
@@ -199,6 +203,7 @@ class Probing(Settings):
     probes: int = setting(20, least=FEWEST)
     probe_steps: int = setting(60, least=1)
     probe_lr: float = setting(0.01, above=0)
+    factors: int = setting(0, least=0, note="0 learns every number")
     pool: int = setting(2000, least=1)
     ridge: float = setting(10.0, above=0)
     companions: int = setting(0, least=4, also=0)

@@ -52,6 +52,6 @@ class Both(Probes, Aligning):
     def make(self, plan: Plan, work: Work) -> Made:
         found = self.align(plan, work)
         probed = train_probes(plan, self, work)
-        s_val, history = self.learn(work, probed, found.val)
+        s_val, history = self.learn(plan, work, probed, found.val)
         record = probed.record(found.history + history, found.full_trainings)
         return Made(s_val, probed.file(found.candidates), record)

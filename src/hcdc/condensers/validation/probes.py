@@ -51,13 +51,14 @@ class Probes(Probing, Validation):
     def make(self, plan: Plan, work: Work) -> Made:
         probed = train_probes(plan, self, work)
         start = work.task.sample("val", plan.val_size, plan.seed)
-        s_val, history = self.learn(work, probed, start)
+        s_val, history = self.learn(plan, work, probed, start)
         return Made(s_val, probed.file(), probed.record(history))
 
-    def learn(self, work: Work, probed: Probed, start: Any) -> tuple[Any, list[dict[str, Any]]]:
+    def learn(self, plan: Plan, work: Work, probed: Probed, start: Any) -> tuple[Any, list[dict[str, Any]]]:
         """Learn S_val from its start; returns it and the history."""
         return learn_examples(
-            work.task, probed.networks, probed.scores, start, self, companions=probed.companions,
-            device=work.device, phase=work.progress.phase("S_val from probes", self.probe_steps),
+            work.task, probed.networks, probed.scores, start, self, seed=plan.seed,
+            companions=probed.companions, device=work.device,
+            phase=work.progress.phase("S_val from probes", self.probe_steps),
             checkpoint=work.checkpoint.child("probes"),
         )  # fmt: skip

@@ -29,7 +29,7 @@ class Weighted(Probing, Validation):
     Classes may have any number of examples, but at least one."""
 
     name = "weighted"
-    fixed = frozenset({"probe_steps", "probe_lr"})
+    fixed = frozenset({"probe_steps", "probe_lr", "factors"})
 
     def refuse(self, task: Task, space: Space, seed: int) -> None:
         super().refuse(task, space, seed)

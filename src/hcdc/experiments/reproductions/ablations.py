@@ -45,8 +45,8 @@ from hcdc.spaces import PolynomialFilter
 from hcdc.tasks import GraphTask
 
 BASE = {"trajectories": 16, "points": 1, "holdout": 8, "steps": 150, "check": 25, "batch": 16}
-RANK = 4
-"""Of the change of S_val's features in `Factorised`: on Cora 4 x 1,433 numbers instead of 125 x 1,433."""
+FILTERS = 16
+"""Of a `Supernet`: as many as the points of the base."""
 SURE, PACE = 4.0, 20.0
 """Of `LearnedLabels`: first logit of a node's own class, and how much faster logits learn than features."""
 DAMPING = 1e-3
@@ -72,22 +72,32 @@ def frequent(data: GraphData, words: int) -> GraphData:
     return replace(data, graph=replace(data.graph, x=x[:, kept]))
 
 
-class Factorised(GraphTask):
-    """S_val's features are its start plus L R, with L ``[m, RANK]`` random and R ``[RANK, d]`` learned.
+class OneTheta(GraphTask):
+    """One theta for all filters that are trained at once, which minimises the mean of their losses.
 
-    So all examples share what is learned, and there are fewer numbers to learn.
+    They have the same start and the same gradients, so theta stays the same for all: a supernet.
     """
 
-    def tensors(self, data: Nodes) -> dict[str, Tensor]:
-        x = super().tensors(data)["x"]
-        return {"shared": x.new_zeros(RANK, x.shape[1])}
+    def init(self, generator: torch.Generator) -> Params:
+        return super().init(stream(0, "ablations", "theta"))
 
-    def replace(self, data: Nodes, tensors: dict[str, Tensor]) -> Nodes:
-        if "shared" not in tensors:
-            return super().replace(data, tensors)
-        x = super().tensors(data)["x"]
-        own = torch.randn(len(x), RANK, generator=stream(0, "ablations", "factors")).to(x)
-        return super().replace(data, {"x": x + own @ tensors["shared"]})
+    def filters(self, lam: Tensor) -> Tensor:
+        """The filters that theta is trained at ``[B', H]``."""
+        return lam
+
+    def train_gradients(self, params: Params, lam: Tensor, data: Nodes) -> tuple[Params, Tensor]:
+        at = self.filters(lam)
+        theta = {name: p[:1].expand(len(at), *p.shape[1:]) for name, p in params.items()}
+        gradient, loss = super().train_gradients(theta, at, data)
+        return {name: g.mean(0).expand_as(params[name]) for name, g in gradient.items()}, loss
+
+
+class Supernet(OneTheta):
+    """One theta, trained at `FILTERS` random filters and used at others."""
+
+    def filters(self, lam: Tensor) -> Tensor:
+        drawn = torch.rand(FILTERS, lam.shape[1], generator=stream(0, "ablations", "filters"))
+        return (2 * drawn - 1).to(lam)
 
 
 class LearnedLabels(GraphTask):
@@ -219,7 +229,10 @@ VARIANTS: dict[str, Variant] = {
     "adjacency": _set("edges of S_val", "weights learned too", adjacency=True),
     "balanced": _set("labels of S_val", "balanced instead of proportional", labels="balanced"),
     "labels-learned": Variant("labels of S_val", "learned too", task=LearnedLabels),
-    "factorised": Variant("features of S_val", f"a change of rank {RANK}", task=Factorised),
+    "factorised": _set("features of S_val", "a product of rank 4", factors=4),
+    "factorised-32": _set("features of S_val", "a product of rank 32", factors=32),
+    "one-theta": Variant("supernet", "one theta for all filters where it is aligned", task=OneTheta),
+    "supernet": Variant("supernet", f"one theta, trained at {FILTERS} other filters", task=Supernet),
     "train-random": Variant("S_train", "random instead of reach", planned={"train_method": "random"}),
     "train-gcondx": Variant("S_train", "GCond-X", planned={"train_method": "gcondx"}),
     "base-64": Variant("inverse, 64 words, width 8", "base", width=8, words=64),
@@ -302,9 +315,10 @@ class Ablations(Reproduction):
         with own_solvers():
             small = self.planned(unit, work).run(device=work.device, checkpoint=None, progress=work.progress)
         rivals = list(RIVALS) if unit["variant"] == "base" else False
+        plain = GraphTask(self.own_task(unit, work).data)  # whatever the copy is made with
         found = evaluate(
-            small, candidates=self.candidates, seed=unit["seed"], task=self.own_task(unit, work),
-            device=work.device, rivals=rivals, progress=work.progress,
+            small, candidates=self.candidates, seed=unit["seed"], task=plain, device=work.device,
+            rivals=rivals, progress=work.progress,
         ).to_json()  # fmt: skip
         return [{"label": unit["variant"], **short(found), "making": small.record}]
 
