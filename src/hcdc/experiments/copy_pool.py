@@ -1,8 +1,8 @@
 """Score every cell of NAS-Bench-201 on a copy, for replays of searches.
 
 A copy is one or several sets of random training images (500 unless said otherwise), and 2,000 random
-validation images; each cell is trained on every set by the calibrated recipe, for 10 epochs. A copy is small, so it can be drawn where the data is and
-scored elsewhere:
+validation images; each cell is trained on every set by the calibrated recipe, for 10 epochs. A copy is small,
+so it can be drawn where the data is and scored elsewhere:
 
     python -m hcdc.experiments.copy_pool --dataset cifar10 --seed 200 --draw draw.npz
     python -m hcdc.experiments.copy_pool --draw draw.npz --device cuda --out F.jsonl
