@@ -12,10 +12,10 @@ from hcdc.experiments import copy_pool
 
 @pytest.fixture
 def draw(tmp_path, monkeypatch):
-    monkeypatch.setattr(copy_pool, "TRAIN", 20)
     monkeypatch.setattr(copy_pool, "VAL", 30)
     path = tmp_path / "draw.npz"
-    copy_pool.main(["--dataset", "digits", "--seed", "3", "--sets", "2", "--draw", str(path)])
+    made = ["--dataset", "digits:mine", "--seed", "3", "--sets", "2", "--train", "20"]
+    copy_pool.main([*made, "--draw", str(path)])
     return path
 
 
@@ -36,13 +36,13 @@ def test_cells_are_scored_once(draw, tmp_path):
         found = scored(draw, out, "--cells", cells, "--initialisations", "3")
     assert len({line["cell"] for line in found}) == len(found) == 2
     assert all(len(line["loss"]) == len(line["score"]) == 2 * 3 for line in found)
-    assert (found[0]["dataset"], found[0]["sets"]) == ("digits", 2)
+    assert (found[0]["dataset"], found[0]["sets"]) == ("mine", 2)
 
 
 def test_a_file_has_the_cells_of_one_draw(draw, tmp_path):
     out = tmp_path / "pool.jsonl"
     scored(draw, out, "--cells", "1", "--initialisations", "1")
-    copy_pool.main(["--dataset", "digits", "--seed", "4", "--sets", "2", "--draw", str(draw)])
+    copy_pool.main(["--dataset", "digits", "--seed", "4", "--train", "20", "--draw", str(draw)])
     with pytest.raises(InputError, match="another draw"):
         scored(draw, out, "--cells", "2", "--initialisations", "1")
 

@@ -85,6 +85,41 @@ def test_records_of_hcdc_hold_every_judge_and_what_was_known(command, tmp_path):
         assert (r["loss"], r["condense_seconds"] > 0) == (old["loss"], True)
 
 
+def test_changes_of_a_mode_share_probes_and_networks_and_stand_beside_the_model(command, monkeypatch):
+    trained, usual = [], nas201.Work.copy
+
+    def copy(work, planned, networks=None):
+        before = set() if networks is None else set(networks.parent.iterdir())
+        made = usual(work, planned, networks)
+        if networks is not None:
+            names = {file.name for file in set(networks.parent.iterdir()) - before}
+            trained.append((planned.meta["val_method"], sum(".network" in name for name in names)))
+        return made
+
+    monkeypatch.setattr(nas201.Work, "copy", copy)
+    quick = {"hcdc": {**QUICK, "companions": 4}}
+    modes = "probes,probes+model+top,weighted,weighted+top"
+    truth, *found = command(modes=modes, options=quick, judges=8, draws=2)
+    assert trained[:4] == [("probes", 8), ("probes", 0), ("weighted", 0), ("weighted", 0)]
+    assert [count for _, count in trained[4:]] == [8, 0, 0, 0]  # another draw
+    by_name = {(r["label"], r["draw"]): r for r in found}
+    assert len(by_name) == len(found) == 2 + 2 * 5
+    assert truth["changes"] == ["probes+model+top", "weighted+top"]
+    changed = by_name["hcdc-probes+model+top", 1]
+    assert (changed["settings"]["target"], changed["settings"]["objective"]) == ("model", "top")
+    assert by_name["hcdc-probes", 1]["settings"]["target"] == "ridge"
+    for draw in (0, 1):
+        rows = [by_name[f"hcdc-{mode}", draw] for mode in modes.split(",")] + [by_name["model", draw]]
+        assert all(r["probes"] == rows[0]["probes"] for r in rows)
+        assert len({tuple(r["loss"]) for r in rows}) == 5
+        assert all(r["probe_scores"] == table_says(r["probes"], "c10_valid_200") for r in rows)
+    model = by_name["model", 0]
+    assert len(model["loss"]) == 8
+    assert model["judge_seconds"] > by_name["real-val", None]["judge_seconds"]
+    with pytest.raises(InputError, match="change of --set modes 'tops' is not known; did you mean 'top'"):
+        command(modes="probes+tops")
+
+
 def test_the_truth_can_be_trained_here(command, sources, tmp_path, monkeypatch):
     """As in the paper: so many epochs and seeds on all training images, for judges and probes."""
     monkeypatch.setenv("HCDC_CACHE", str(tmp_path / "cache"))

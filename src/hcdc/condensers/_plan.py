@@ -40,7 +40,10 @@ AUTO = "auto"
 TRUTH_EPOCHS = 20
 SCREEN = 100
 """Most characters of a description that fits a screen."""
-PHASES = r"(\.(train|val|scores|recipe|probes)(\.expert\d+)?|\.(original-\w+|(lam|network)\d+|network\.0))?"
+PHASES = (
+    r"(\.(train|val|scores|recipe|probes|figures)(\.expert\d+)?|"
+    r"\.(original-\w+|(lam|network)\d+|network\.0))?"
+)
 """Regular expression for the suffixes of a run's checkpoint files."""
 
 
@@ -81,6 +84,12 @@ class Plan:
     def key(self) -> str:
         """A hash of the plan; equal commands have equal keys."""
         return content_key({**self.meta, "train_size": self.train_size, "val_size": self.val_size})
+
+    def networks_key(self) -> str:
+        """A hash of what decides how a candidate is trained on S_train, whatever is learned from it."""
+        names = ("data", "task", "space", "train_method", "calibrated_recipe", "seed", "train_seed")
+        own = {name: self.meta.get(name) for name in names}
+        return content_key({**own, "train": self.meta["settings"]["train"], "train_size": self.train_size})
 
     def made(self, small: CondensedDataset) -> bool:
         """Whether a condensed data set was made by this plan."""
@@ -157,8 +166,14 @@ class Plan:
         checkpoint: str | os.PathLike[str] | None = AUTO,
         progress: Progress | None = None,
         done: Callable[[CondensedDataset], object] | None = None,
+        networks: str | os.PathLike[str] | None = None,
     ) -> CondensedDataset:
-        """Carry out the plan; arguments and result are as in `condense`."""
+        """Carry out the plan; other arguments and the result are as in `condense`.
+
+        Args:
+            networks: Where to keep candidates trained on S_train, as file names that begin with this, for
+                plans that differ in nothing but what they learn from them. Each plan counts their seconds.
+        """
         if checkpoint == AUTO:
             checkpoint = _own_place(f"{self.key()}.ckpt")
         store = Checkpoint(checkpoint, self.key())
@@ -167,7 +182,7 @@ class Plan:
             if progress.live and not store.begun():
                 progress.report(f"cost: {self.cost(device).words()}", last=True)
         try:
-            small = self._make(device, store, progress)
+            small = self._make(device, store, progress, networks)
         except HcdcError:
             _forget(store)  # the same command would fail here again
             raise
@@ -176,13 +191,20 @@ class Plan:
         _forget(store)
         return small
 
-    def _make(self, device: torch.device | str, store: Checkpoint, progress: Progress) -> CondensedDataset:
+    def _make(
+        self,
+        device: torch.device | str,
+        store: Checkpoint,
+        progress: Progress,
+        networks: str | os.PathLike[str] | None,
+    ) -> CondensedDataset:
         meta, moved = dict(self.meta), self.task.to(device)
         s_train, learned, train_seconds = self._made_train(moved, device, store, progress)
         meta |= {"train_learned": learned} if learned else {}
         store = store.timed_anew()
+        kept = None if networks is None else Checkpoint(networks, self.networks_key(), store.clock)
         with timed() as spent:
-            made = self.way.make(self, Work(moved, s_train, device, store, progress))
+            made = self.way.make(self, Work(moved, s_train, device, store, progress, kept))
         val_seconds = spent[0] + store.clock.earlier
         record = {
             **made.record,

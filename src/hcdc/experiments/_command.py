@@ -67,18 +67,23 @@ def kept_file(folder: str | Path, planned: Plan) -> Path:
 
 
 def made_copy(
-    planned: Plan, folder: str | Path | None, device: str, progress: Progress | None = None
+    planned: Plan,
+    folder: str | Path | None,
+    device: str,
+    progress: Progress | None = None,
+    networks: Path | None = None,
 ) -> CondensedDataset:
-    """The copy made by a plan, or read from ``folder`` if it is stored there."""
+    """The copy made by a plan, or read from ``folder`` if it is there; ``networks`` as in `Plan.run`."""
     if folder is None:
-        return planned.run(device=device, progress=progress)
+        return planned.run(device=device, progress=progress, networks=networks)
     file = kept_file(folder, planned)
     if file.exists() and (kept := CondensedDataset.load(file)).record:
         return kept
     store = file.with_suffix(".checkpoint")
     return planned.run(
-        device=device, checkpoint=store, progress=progress, done=lambda small: small.save(file)
-    )
+        device=device, checkpoint=store, progress=progress, done=lambda small: small.save(file),
+        networks=networks,
+    )  # fmt: skip
 
 
 def rounded(value: Any) -> Any:

@@ -1,13 +1,14 @@
 """Score every cell of NAS-Bench-201 on a copy, for replays of searches.
 
-A copy is one or several sets of 500 random training images, and 2,000 random validation images; each cell is
-trained on every set by the calibrated recipe. A copy is small, so it can be drawn where the data is and
-scored elsewhere:
+A copy is one or several sets of random training images (500 unless said otherwise), and 2,000 random
+validation images; each cell is trained on every set by the calibrated recipe, for 10 epochs. A copy is small,
+so it can be drawn where the data is and scored elsewhere:
 
     python -m hcdc.experiments.copy_pool --dataset cifar10 --seed 200 --draw draw.npz
     python -m hcdc.experiments.copy_pool --draw draw.npz --device cuda --out F.jsonl
     python -m hcdc.experiments.copy_pool --dataset cifar10 --seed 210 --sets 5 --draw five.npz
     python -m hcdc.experiments.copy_pool --draw five.npz --initialisations 1 --device cuda --out G.jsonl
+    python -m hcdc.experiments.copy_pool --dataset DATA/cifar100_20k.npz:cifar100 --train 1000 --draw draw.npz
 
 A record lists losses and accuracies by set, and by initialisation within a set.
 
@@ -40,16 +41,25 @@ TRAIN, VAL = 500, 2000
 INITIALISATIONS = 8
 
 
-def save_draw(path: Path, dataset: str, seed: int, sets: int = 1) -> None:
-    """Draw the images and write them with what normalises them; each set has a seed of its own."""
-    task = ImageTask(data(dataset))  # type: ignore[arg-type]
-    trains = [task.sample("train", TRAIN, seed + k, balanced=True) for k in range(sets)]
+def save_draw(path: Path, dataset: str, seed: int, sets: int = 1, size: int = TRAIN) -> None:
+    """Draw the images and write them with what normalises them; each set has a seed of its own.
+
+    Args:
+        path: The file to write.
+        dataset: A name, or ``FILE:NAME`` with the name that records get.
+        seed: Seed of the first set.
+        sets: Training sets.
+        size: Images of each.
+    """
+    source, _, name = dataset.partition(":")
+    task = ImageTask(data(source))  # type: ignore[arg-type]
+    trains = [task.sample("train", size, seed + k, balanced=True) for k in range(sets)]
     val = task.pool(VAL, seed)
     arrays: dict[str, Any] = {
         "x_train": torch.cat([train.x for train in trains]), "y_train": torch.cat([t.y for t in trains]),
         "x_val": val.x, "y_val": val.y, "mean": task.data.mean, "std": task.data.std, "sets": sets,
     }  # fmt: skip
-    np.savez_compressed(path, **arrays, classes=task.num_classes, name=dataset, seed=seed)
+    np.savez_compressed(path, **arrays, classes=task.num_classes, name=name or source, seed=seed)
 
 
 def read_draw(path: Path) -> tuple[ImageTask, int, int]:
@@ -126,6 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--dataset", help="draw the images from this data set")
     add("--seed", type=int, default=200)
     add("--sets", type=int, default=1, help="training sets to draw")
+    add("--train", type=int, default=TRAIN, help="images in each")
     add("--draw", type=Path, required=True, help="file of the draw")
     add("--out", type=Path, help="file to append records to")
     add("--initialisations", type=int, default=INITIALISATIONS, help="networks per cell and set")
@@ -134,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--cells", type=int, help="only the first so many cells of the shuffled order")
     given = parser.parse_args(arguments)
     if given.dataset is not None:
-        save_draw(given.draw, given.dataset, given.seed, given.sets)
+        save_draw(given.draw, given.dataset, given.seed, given.sets, given.train)
     if given.out is not None:
         score_cells(
             read_draw(given.draw), given.initialisations, given.device, given.out, given.limit, given.cells

@@ -145,7 +145,7 @@ def mean_text(values: Array, spread: bool = False) -> str:
     return text
 
 
-def _beside(mine: Ranking, theirs: Sequence[Ranking]) -> Sequence[Ranking]:
+def beside(mine: Ranking, theirs: Sequence[Ranking]) -> Sequence[Ranking]:
     """What a run is compared with: the same probes, else the same condensation, else all."""
     same = [one for one in theirs if one.seed == mine.seed]
     return [one for one in same if one.draw == mine.draw] or same or theirs
@@ -185,12 +185,12 @@ class Resampled:
         return weight
 
     def gains(self, theirs: Sequence[Ranking]) -> tuple[float, float, float]:
-        """The mean paired gain (see `_beside`) and its 90 % interval, from resampled cells, condensations and
+        """The mean paired gain (see `beside`) and its 90 % interval, from resampled cells, condensations and
         draws of probes."""
         known = {id(one): self.samples.correlations(one.scores) for one in theirs}
         gains = np.stack(
             [
-                mine - np.mean([known[id(other)] for other in _beside(one, theirs)], 0)
+                mine - np.mean([known[id(other)] for other in beside(one, theirs)], 0)
                 for one, mine in zip(self.ours, self.reached)
             ]
         )

@@ -18,6 +18,7 @@ from hcdc.experiments.nas201_rankings import (
     ONE,
     RIDGE,
     SHARED,
+    TARGETS,
     Array,
     Ranking,
     Record,
@@ -103,7 +104,7 @@ def _typical(truth: Array, rows: Rows) -> tuple[dict[str, Ranking], Indices]:
 
 def write_figures(found: Sequence[Record], folder: Path) -> None:
     """Write one figure per benchmark and kind of records, and one with copies of other methods."""
-    kinds = {(r["dataset"], kind_of(r)) for r in found if kind_of(r) != "-total"}
+    kinds = {(r["dataset"], kind_of(r)) for r in found if kind_of(r) not in ("-total", TARGETS)}
     for benchmark, kind in sorted(kinds):
         mine = [r for r in found if (r["dataset"], kind_of(r)) == (benchmark, kind)]
         figure(mine, folder / f"nas201-{benchmark}{kind}.png")

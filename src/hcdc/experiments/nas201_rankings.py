@@ -48,6 +48,8 @@ ALL = "all trained for 200 epochs on the full data (table)"
 INITIALISATIONS = {16: "", 8: "-eight"}
 KINDS = (*INITIALISATIONS.values(), "-total", "-steps")
 """The usual recipe, 8 initialisations, the paper's split, another number of steps."""
+TARGETS = "-targets"
+"""Runs that compare what S_val follows; `hcdc.experiments.nas201_targets` has their table."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,10 @@ Rows = dict[str, list[Ranking]]
 
 
 def kind_of(r: Record) -> str:
-    """The tables a record belongs to, one of `KINDS`; records that do not say have 8 initialisations."""
+    """The tables a record belongs to, one of `KINDS` or `TARGETS`; records that do not say have 8
+    initialisations."""
+    if r.get("changes"):
+        return TARGETS
     if r.get("total"):
         return "-total"
     if r.get("steps"):
@@ -145,6 +150,14 @@ def _search(r: Record, more: int = 0) -> float:
     return float(making + r["judge_seconds"] * (CELLS + more) / len(_losses(r)))
 
 
+def ranking_of(r: Record) -> Ranking:
+    """The ranking in a record that has probes."""
+    best = max(range(len(r["probes"])), key=lambda i: r["probe_scores"][i])
+    known = (r["probe_scores"][best], r["probe_tests"][best])
+    loss = -np.asarray(r["loss"], float)
+    return Ranking(loss, _search(r), 0, len(r["probes"]), known, r.get("seed"), r.get("draw"))
+
+
 class _Maker:
     """Collects the rankings of each row from the records of copies."""
 
@@ -187,13 +200,10 @@ class _Maker:
 
     def _learned(self, r: Record, by: str) -> None:
         """Add HCDC with probes; with HCDC (b) also regressions on the same probes, and sums."""
-        best = max(range(len(r["probes"])), key=lambda i: r["probe_scores"][i])
-        paid: dict[str, Any] = {
-            "long": len(r["probes"]),
-            "known": (r["probe_scores"][best], r["probe_tests"][best]),
-        }
-        proxy, search = -np.asarray(r["loss"]), _search(r)
-        self.add(sized(LEARNED[r["label"]], r) + by, r, proxy, search, **paid)
+        own = ranking_of(r)
+        paid: dict[str, Any] = {"long": own.long, "known": own.known}
+        proxy, search = own.scores, own.search
+        self.rows.setdefault(sized(LEARNED[r["label"]], r) + by, []).append(own)
         if r["label"] != "hcdc-probes":
             return
         early = standard(self.early[: len(proxy)])

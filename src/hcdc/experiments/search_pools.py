@@ -33,6 +33,7 @@ PRICES: Mapping[str, Mapping[str, float]] = {
     "nas201-cifar10-part": {"free": 0.04, "copy": 0.16, "making": 0.0, "short": 4.7, "full": 76.3},
     "nas201-cifar10-five": {"free": 0.04, "copy": 0.146, "making": 0.0, "short": 4.7, "full": 76.3},
     "nas201-cifar100": {"free": 0.04, "copy": 0.16, "making": 0.0, "short": 9.3, "full": 152.5},
+    "nas201-cifar100-part": {"free": 0.04, "copy": 0.25, "making": 0.0, "short": 9.3, "full": 152.5},
     "nas201-imagenet16": {"free": 0.04, "copy": 0.16, "making": 0.0, "short": 7.1, "full": 115.7},
     "lcbench": {"full": 60.0},
     "rbv2_xgboost": {"full": 60.0},
@@ -76,7 +77,7 @@ class Cells(Pool):
 
     Args:
         name: ``"nas201-cifar10"``, ``"nas201-cifar100"`` or ``"nas201-imagenet16"``;
-            ``"nas201-cifar10-part"`` leaves out cells that the files of ``copies`` lack; so does
+            those that end with ``"-part"`` leave out cells that the files of ``copies`` lack; so does
             ``"nas201-cifar10-five"``, whose copy has five sets.
         data: Folder with nasbench201.csv.gz and nasbench201_free.
         copies: Files with a loss per cell, one per draw of the copy; replays take them in turn. Records of

@@ -39,6 +39,7 @@ from hcdc.experiments.nas201_draws import mean_text
 from hcdc.experiments.nas201_figures import write_figures
 from hcdc.experiments.nas201_rankings import EARLY, LEARNED, PARAMETERS, RIDGE, SHARED, SUM, kind_of
 from hcdc.experiments.nas201_tables import Clock, Judged, nas201_table
+from hcdc.experiments.nas201_targets import targets_table
 from hcdc.experiments.nas_search_tables import nas_search_table
 from hcdc.experiments.recorded_tables import RECORDED_TABLES
 from hcdc.experiments.reproduced_tables import REPRODUCED_TABLES, write_reproduced_figures
@@ -72,6 +73,7 @@ TABLES: dict[str, tuple[str | None, Callable[[Sequence[Record]], str]]] = {
     "cells-edges": ("cells-edges", cell_tables.edges_table),
     "cells-finite": ("cells-finite", cell_tables.finite_table),
     "cells-hypergradients": ("cells-hypergradients", hypergradients_table),
+    "nas201-cifar10-targets": (NAS201, targets_table),
     "plan-reliability": ("plan-reliability", plan_tables.reliability_table),
     "plan-reliability-pools": ("plan-reliability", plan_tables.pools_table),
     "plan-forecast": (None, plan_tables.forecast_table),

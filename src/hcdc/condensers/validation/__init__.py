@@ -17,12 +17,12 @@ from hcdc.condensers.validation._probing import (
     companion_configs,
     expectations,
     free_figures,
-    make_companions,
     mean_loss,
     probe_configs,
     rank_targets,
 )
 from hcdc.condensers.validation._settings import Alignment, Learning, Probing
+from hcdc.condensers.validation._targets import make_companions, modelled
 from hcdc.condensers.validation._weights import weigh_examples
 from hcdc.condensers.validation.aligned import Aligned
 from hcdc.condensers.validation.both import Anchored, Both
@@ -64,6 +64,7 @@ __all__ = [
     "make_validation",
     "mean_loss",
     "misorder",
+    "modelled",
     "probe_configs",
     "rank_targets",
     "register_validation",

@@ -52,6 +52,7 @@ class Work:
         device: Where to compute.
         checkpoint: Where an interrupted run continues; each phase has a child of it.
         progress: Where progress is reported.
+        networks: Where candidates trained on S_train are kept; None keeps them in ``checkpoint``.
     """
 
     task: Task
@@ -59,6 +60,7 @@ class Work:
     device: torch.device | str
     checkpoint: Checkpoint
     progress: Progress
+    networks: Checkpoint | None = None
 
 
 @dataclass(frozen=True)

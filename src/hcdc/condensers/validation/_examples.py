@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hcdc.condensers.validation._factors import examples_form
+from hcdc.condensers.validation._objectives import OBJECTIVES, Distance, correlation, uncorrelated
 from hcdc.condensers.validation._probing import Companions, mean_loss, rank_targets
 from hcdc.condensers.validation._run import flat
 from hcdc.condensers.validation._settings import Probing
@@ -18,12 +19,6 @@ from hcdc.core.errors import NumericalError
 from hcdc.core.progress import Phase
 from hcdc.tasks import Task
 from hcdc.training import CapturedMany, Predictor, adam_step
-
-
-def correlation(losses: Tensor, target: Tensor) -> Tensor:
-    """Pearson correlation of minus the losses ``[m]`` with standardised targets ``[m]``."""
-    centred = losses.mean() - losses
-    return (centred * target).mean() / (centred.square().mean().sqrt() + 1e-12)
 
 
 class Slopes:
@@ -53,21 +48,23 @@ class Slopes:
 
         return step
 
-    def __call__(self, targets: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
-        """Correlations with targets, and the gradient of their mean distance from 1 in ``x``.
+    def __call__(
+        self, targets: Sequence[Tensor], distance: Distance = uncorrelated
+    ) -> tuple[list[Tensor], Tensor]:
+        """Correlations with targets, and the gradient of the mean distance from them in ``x``.
 
         Args:
             targets: One vector per group of consecutive candidates, see `rank_targets`.
+            distance: One of `OBJECTIVES`.
         """
         reached: list[Tensor] = []
 
-        def distance(losses: Tensor) -> Tensor:
-            groups = torch.split(losses, [len(target) for target in targets])
-            reached.extend(correlation(group, target) for group, target in zip(groups, targets))
-            return 1 - torch.stack(reached).mean()
+        def mean_distance(losses: Tensor) -> Tensor:
+            groups = list(zip(torch.split(losses, [len(target) for target in targets]), targets))
+            reached.extend(correlation(group.detach(), target) for group, target in groups)
+            return torch.stack([distance(group, target) for group, target in groups]).mean()
 
-        gradient = self.gradient(distance)
-        return [r.detach() for r in reached], gradient
+        return reached, self.gradient(mean_distance)
 
     def gradient(self, objective: Callable[[Tensor], Tensor]) -> Tensor:
         """The gradient in ``x`` of an objective of all losses ``[m]``."""
@@ -92,6 +89,8 @@ def learn_examples(
     checkpoint: Checkpoint,
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Change the examples of S_val until minus the loss on them ranks the probes as the full data does.
+
+    ``min over S_val of D(L(probes), target) + D(L(companions), target)``, D is the ``objective``.
 
     Args:
         task: Bound or not; only its loss is used.
@@ -127,7 +126,7 @@ def learn_examples(
     slopes = Slopes(task, networks, task.replace(s_val, {"x": x}), device)
     for step in range(begun, config.probe_steps):
         slopes.x.copy_(form.examples(theta)["x"])
-        reached, gradient = slopes(targets)
+        reached, gradient = slopes(targets, OBJECTIVES[config.objective])
         adam_step(theta, form.chained(theta, {"x": gradient}), first, second, step + 1, config.probe_lr)
         if (step + 1) % 10 == 0 or step + 1 == config.probe_steps:
             value = float(reached[0])

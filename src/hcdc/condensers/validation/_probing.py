@@ -7,6 +7,7 @@ changes until minus the validation loss orders the probes as the full data does.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError
 from hcdc.core.posterior import Results, expected_scores
-from hcdc.core.ranks import spearman, standard, standard_ranks
+from hcdc.core.ranks import spearman, standard_ranks
 from hcdc.core.recipe import Recipe
 from hcdc.core.ridge import ridge
 from hcdc.core.seeds import numpy_stream
@@ -119,45 +120,33 @@ def describe(space: Space, config: Config) -> list[float]:
     return [*space.encode(config).tolist(), *space.features(config), *figures.values()]
 
 
+def outline(space: Space, config: Config) -> list[float]:
+    """The same without lambda: fewer figures, for values with much noise."""
+    figures = {**space.structure(config), **space.promises(config)}
+    return [*space.features(config), *figures.values()]
+
+
 def free_figures(task: Task, space: Space, configs: Sequence[Config], seed: int = 0) -> dict[str, Array]:
-    """Figures of untrained candidates of which more promises more, by name ``[n]`` each."""
+    """Figures of untrained candidates of which more promises more, by name ``[n]`` each.
+
+    Training-free scores that are not defined for these networks are left out.
+    """
     count = [space.parameter_count(config, task.features, task.num_classes or 1) or 0 for config in configs]
     promises = [space.promises(config) for config in configs]
     found = {"parameters": count, **{name: [one[name] for one in promises] for name in promises[0]}}
-    scores = free_scores(task, space, configs, FREE, seed)
-    return {name: np.asarray(values, np.float64) for name, values in {**found, **scores}.items()}
+    scores = free_scores(task, space, configs, _defined(task, space, configs[0], seed), seed)
+    every = {name: np.asarray(values, np.float64) for name, values in {**found, **scores}.items()}
+    return {name: np.where(np.isnan(values), -np.inf, values) for name, values in every.items()}
 
 
-@torch.no_grad()
-def make_companions(
-    task: Task,
-    networks: Sequence[Predictor],
-    expected: Array,
-    seed: int,
-    config: Probing,
-    metric: str = "loss",
-) -> Companions | None:
-    """Companions, scored by the predicted rank plus minus the loss on ``pool`` images of T_val (for graphs
-    all of T_val), both standardised; None if fewer than 4 have a finite loss.
-
-    If S_val ranks by accuracy, the accuracy replaces minus the loss.
-
-    Args:
-        networks: Candidates trained on S_train.
-        expected: Result of `expectations` ``[n]``.
-    """
-    real = task.pool(config.pool, seed)
-    scores = np.asarray([-float(mean_loss(task, predict, real)) for predict in networks])
-    if metric == "accuracy":
-        right = [
-            float(torch.stack([task.score(o, real) for o in predict(real)]).mean()) for predict in networks
-        ]
-        scores = np.where(np.isfinite(scores), right, scores)
-    kept = [k for k, score in enumerate(scores) if np.isfinite(score)]
-    if len(kept) < 4 or len(set(scores[kept])) == 1:
-        return None
-    joined = standard(scores[kept]) + standard(np.asarray(expected)[kept])
-    return Companions([networks[k] for k in kept], joined.tolist())
+def _defined(task: Task, space: Space, config: Config, seed: int) -> list[str]:
+    """Which of `FREE` are defined for a space's networks."""
+    found = []
+    for name in FREE if not task.without_gradients() else ():
+        with suppress(InputError):
+            free_scores(task, space, [config], [name], seed)
+            found.append(name)
+    return found
 
 
 def choose_recipe(

@@ -196,6 +196,11 @@ class Probing(Settings):
         companions: Further candidates trained only on S_train, see `Companions`; in a finite space at most
             what the probes leave of the condensing half.
         calibrate: Let the probes choose the recipe on the copy, see `choose_recipe`.
+        target: What companions are expected to reach, see `TARGETS`: ``"ridge"``, a ridge regression on the
+            probes plus minus the real loss; ``"model"``, the posterior mean of `hcdc.core.posterior` given
+            everything known.
+        objective: What S_val minimises, see `OBJECTIVES`: ``"correlation"`` with the ranks of the target, or
+            ``"top"``, a Bradley-Terry loss weighted toward the top of the target.
     """
 
     name = "hcdc"
@@ -208,3 +213,5 @@ class Probing(Settings):
     ridge: float = setting(10.0, above=0)
     companions: int = setting(0, least=4, also=0)
     calibrate: bool = False
+    target: str = setting("ridge", choices=("ridge", "model"))
+    objective: str = setting("correlation", choices=("correlation", "top"))

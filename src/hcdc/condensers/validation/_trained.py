@@ -16,12 +16,11 @@ from hcdc.condensers.validation._probing import (
     Companions,
     choose_recipe,
     companion_configs,
-    expectations,
-    make_companions,
     mean_loss,
     probe_configs,
 )
 from hcdc.condensers.validation._settings import FEWEST, Probing
+from hcdc.condensers.validation._targets import TARGETS, Known, make_companions
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import NumericalError
@@ -105,12 +104,15 @@ def train_probes(plan: Plan, config: Probing, work: Work) -> Probed:
         says = {"calibrated_recipe": recipe.as_dict(), "recipes_tried": tried}
     together = configs + beside
     training = work.progress.phase("probes and companions on the copy", len(together))
-    trained = train(together, recipe, checkpoint, training)
+    kept = work.networks or checkpoint
+    trained = train(together, recipe, kept, training)
     networks = trained[: len(configs)]
     check_trained(task, networks, work.s_train, recipe)
-    expected = expectations(space, configs, scores, beside)
-    beside_trained = trained[len(configs) :]
-    companions = make_companions(task, beside_trained, expected, seed, config, recipe.metric)
+    known = Known(
+        task, space, configs, scores, beside, trained, config.pool, seed, kept.child("figures")
+    )  # fmt: skip
+    expected = TARGETS[config.target].expect(known)
+    companions = make_companions(task, trained[len(configs) :], expected, seed, config, recipe.metric)
     used = [config_hash(each) for each in together]
     count = len(configs) if plan.truth is None else 0
     return Probed(configs, scores, networks, companions, used, says, count, looked_up)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hcdc.condensers.validation._objectives import bradley_terry_bound, bradley_terry_slope
 from hcdc.condensers.validation._probing import Array, Companions, rank_targets
 from hcdc.condensers.validation._settings import Probing
 from hcdc.core.errors import NumericalError
@@ -42,18 +43,82 @@ def fit_weights(a: Array, target: Array, ridge: float, steps: int = 500) -> Arra
     ``min_w |A w - target|^2 + ridge |w - w_0|^2, w >= 0``, where A is minus the centred losses ``[m, n]``
     with columns of mean square length 1, and w_0 the best equal weights; by accelerated projected gradients.
     """
+    a, start = _scaled(a, target)
+    return _descend(a, lambda scores: scores - target, 1.0, start, ridge, steps)
+
+
+def fit_top_weights(
+    rows: Sequence[Array], targets: Sequence[Array], ridge: float, steps: int = 2000
+) -> Array:
+    """Non-negative weights ``[n]`` that order groups of candidates as their targets do, the top first.
+
+    ``min_w sum_g m_1 BT(A_g w, target_g) + ridge / 2 |w - w_0|^2, w >= 0``, where BT is `bradley_terry`, m_1
+    the size of the first group, and A and w_0 are those of `fit_weights`. It is convex.
+
+    Args:
+        rows: Minus the centred losses of each group ``[m_g, n]``.
+        targets: The targets of each group ``[m_g]``.
+    """
+    shares = _shares(rows)
+    a, start = _scaled(*(_joined(shares, some) for some in (rows, targets)))
+    orders, cuts = [torch.from_numpy(target) for target in targets], np.cumsum([len(g) for g in rows])[:-1]
+
+    def slope(scores: Array) -> Array:
+        parts = zip(np.split(scores, cuts), orders, shares)
+        found = [bradley_terry_slope(torch.from_numpy(part / s), order).numpy() for part, order, s in parts]
+        return _joined(shares, found)
+
+    return _descend(a, slope, max(map(bradley_terry_bound, orders)), start, ridge, steps)
+
+
+def _scaled(a: Array, target: Array) -> tuple[Array, Array]:
+    """A with columns of mean square length 1, and the best equal weights."""
     a = a / max(np.sqrt((a**2).sum() / a.shape[1]), 1e-12)
     equal = a.sum(1)
-    start = np.full(a.shape[1], max(float(equal @ target) / max(float(equal @ equal), 1e-12), 1e-6))
-    size = float(np.linalg.norm(a @ a.T, 2)) + ridge
+    level = max(float(equal @ target) / max(float(equal @ equal), 1e-12), 1e-6)
+    return a, np.full(a.shape[1], level)
+
+
+def _descend(
+    a: Array, slope: Callable[[Array], Array], bound: float, start: Array, ridge: float, steps: int
+) -> Array:
+    """Minimise ``f(A w) + ridge / 2 |w - start|^2`` over ``w >= 0`` by accelerated projected gradients.
+
+    Args:
+        slope: Gradient of f ``[m]``.
+        bound: Upper bound of its largest curvature.
+    """
+    size = bound * float(np.linalg.norm(a @ a.T, 2)) + ridge
     w = ahead = start
     t = 1.0
     for _ in range(steps):
-        found = np.maximum(ahead - (a.T @ (a @ ahead - target) + ridge * (ahead - start)) / size, 0.0)
+        found = np.maximum(ahead - (a.T @ slope(a @ ahead) + ridge * (ahead - start)) / size, 0.0)
         t_next = (1 + np.sqrt(1 + 4 * t * t)) / 2
         ahead = found + (t - 1) / t_next * (found - w)
         w, t = found, t_next
     return w
+
+
+def _fit_near(rows: Sequence[Array], targets: Sequence[Array], ridge: float) -> Array:
+    """`fit_weights` of all groups, each of which weighs as much as the first."""
+    shares = _shares(rows)
+    return fit_weights(_joined(shares, rows), _joined(shares, targets), ridge)
+
+
+def _shares(rows: Sequence[Array]) -> list[float]:
+    """Factors by which every group weighs as much as the first, in sums of squares."""
+    return [float(np.sqrt(len(rows[0]) / len(group))) for group in rows]
+
+
+def _joined(shares: Sequence[float], parts: Sequence[Array]) -> Array:
+    return np.concatenate([share * part for share, part in zip(shares, parts)])
+
+
+FITS: dict[str, Callable[[Sequence[Array], Sequence[Array], float], Array]] = {
+    "correlation": _fit_near,
+    "top": fit_top_weights,
+}
+"""How weights are fitted to groups of rows and targets, by name, as in the setting ``objective``."""
 
 
 def weigh_examples(
@@ -95,10 +160,9 @@ def weigh_examples(
         losses = example_losses(
             task, members, chosen, metric
         )  # again: BatchNorm now only sees these examples
-        share = np.sqrt(len(networks) / len(members))
-        rows.append(share * _centred(losses))
-        targets.append(share * rank_targets(scores).numpy())
-    weight = fit_weights(np.concatenate(rows), np.concatenate(targets), config.ridge)
+        rows.append(_centred(losses))
+        targets.append(rank_targets(scores).numpy())
+    weight = FITS[config.objective](rows, targets, config.ridge)
     if not weight.any():
         raise NumericalError(
             "on every validation example the probes' losses rise with their full-data scores, so no weights "

@@ -85,9 +85,9 @@ class Work:
         self.data = functools.cache(data)
         self.started: set[str] = set()
 
-    def copy(self, planned: Plan) -> CondensedDataset:
-        """The copy of a plan, made or found in the folder."""
-        return made_copy(planned, self.copies, self.device, self.progress)
+    def copy(self, planned: Plan, networks: Path | None = None) -> CondensedDataset:
+        """The copy of a plan, made or found in the folder; ``networks`` as in `Plan.run`."""
+        return made_copy(planned, self.copies, self.device, self.progress, networks)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -33,6 +34,7 @@ from hcdc.core.settings import setting
 from hcdc.datasets import CondensedDataset, ImageData
 from hcdc.evaluation import evaluate
 from hcdc.experiments._command import check_names, rounded
+from hcdc.experiments.nas201_model import Model
 from hcdc.experiments.nas201_rankings import METRICS, NAMES, scores_of
 from hcdc.experiments.reproductions._frame import (
     Record,
@@ -55,6 +57,11 @@ TUNING = 1512
 RECIPES = ("calibrated", "published")
 MODES = ("probes", "weighted", "aligned", "both")
 """HCDC's validation sets: (b), (d), (a) and (c)."""
+CHANGES: dict[str, dict[str, Any]] = {
+    "model": {"target": "model"}, "top": {"objective": "top"}, "many": {"companions": 240},
+    "long": {"probe_steps": 60},
+}  # fmt: skip
+"""Settings that a mode may change, by a word behind it: ``probes+model+top``."""
 MAKING = ("condense_seconds", "phases", "probe_seconds", "full_trainings", "history")
 """What a record keeps about the making of a copy."""
 TABLE = "nasbench201.csv.gz"
@@ -162,7 +169,9 @@ class NAS201(Reproduction):
             ``cifar10:cifar10-trained`` trains judges and probes as the paper does, 50 epochs and five seeds.
         methods: Copies to judge.
         recipes: How cells are trained on copies of other methods than HCDC.
-        modes: HCDC's validation sets.
+        modes: HCDC's validation sets, and words of `CHANGES` behind them: ``probes+model+top``. Modes share
+            S_train, the draws of probes and the networks trained on S_train. With such words, the model
+            itself is judged too.
         train_method: What makes HCDC's S_train.
         draws: Draws of probes per condensation.
         judges: Judging cells, never used to make copies.
@@ -204,7 +213,10 @@ class NAS201(Reproduction):
 
     def units(self, seeds: Sequence[int]) -> list[Unit]:
         check_names("--set methods", self.methods, ROWS)
-        check_names("--set modes", self.modes, MODES)
+        for mode in self.modes:
+            way, *changes = mode.split("+")
+            check_names("--set modes", [way], MODES)
+            check_names("change of --set modes", changes, CHANGES)
         check_names("--set recipes", self.recipes, RECIPES)
         check_names("method of --set", self.options, (*ROWS, "truth"))
         check_names("--set truth", self.options.get("truth", {}), OWN)
@@ -312,6 +324,8 @@ class Protocol:
             "train_size": self.sizes[0], "val_size": self.sizes[1], "total": given.total,
             "judges": given.judges, "steps": given.steps or None, "initialisations": made.calibrated.seeds,
         }  # fmt: skip
+        if changed := [mode for mode in given.modes if "+" in mode]:
+            self.shared["changes"] = changed
 
     def _truth(self, given: NAS201, benchmark: str) -> Truth:
         """The table, or trainings on all training images that 10,000 validation images judge."""
@@ -337,12 +351,17 @@ class Protocol:
 
     def way(self, mode: str, seed: int, **s_train: Any) -> Plan:
         """The plan for one of HCDC's validation sets."""
+        way, *changes = mode.split("+")
         given = self.options.get("hcdc", {})
-        others = {name for way in MODES for name in VALIDATIONS[way].names()} - {*VALIDATIONS[mode].names()}
+        others = {name for other in MODES for name in VALIDATIONS[other].names()} - {
+            *VALIDATIONS[way].names()
+        }
         options = {name: value for name, value in given.items() if name not in others}
+        for change in changes:
+            options |= CHANGES[change]
         return plan(
-            self.task, self.space, val_method=mode, val_size=self.sizes[1], seed=seed, options=options,
-            truth=None if mode == "aligned" else self.truth, recipe=self.recipe, **s_train,
+            self.task, self.space, val_method=way, val_size=self.sizes[1], seed=seed, options=options,
+            truth=None if way == "aligned" else self.truth, recipe=self.recipe, **s_train,
         )  # fmt: skip
 
     def plain(
@@ -394,10 +413,7 @@ class Protocol:
         """Judge HCDC's validation sets for one S_train, beside random and real ones."""
         base = self.s_train(train_method, seed, self.sizes)
         copies = {mode: self.plain(base, mode, seed) for mode in ("random", "real")}
-        for mode in modes:
-            for draw in [None] if mode == "aligned" else range(draws):
-                name, drawn = (mode, seed) if draw is None else (f"{mode}-{draw}", derive(seed, "draw", draw))
-                copies[name] = self.work.copy(self.way(mode, drawn, s_train=base))
+        copies |= self.learned(base, seed, draws, modes)
         beside = {name: copy for name, copy in copies.items() if name != "random"}
         found = self.judge(copies["random"], beside, self.judging, seed)
         asked = {name: (copy.meta.get("probes") or {}).get("configs", []) for name, copy in copies.items()}
@@ -423,7 +439,28 @@ class Protocol:
                 "recipe": copy.meta["calibrated_recipe"], "settings": copy.meta["settings"]["val"],
                 "judge_seconds": (one.cost.each or 0.0) * found.candidates, **scored(one, "loss"), **told,
             })  # fmt: skip
+        if "changes" in self.shared:
+            task = self.task.to(self.work.device)
+            given = (list(probes.values()), known.rivals[0], seed)
+            model = Model(task, self.space, self.judging, found.rivals[0], *given)
+            by_draw = {r["draw"]: r for r in written if "probes" in r}
+            written += [{**self.shared, **model.record(r, written[1])} for r in by_draw.values()]
         return written
+
+    def learned(
+        self, base: CondensedDataset, seed: int, draws: int, modes: Sequence[str]
+    ) -> dict[str, CondensedDataset]:
+        """HCDC's copies by name; those of one draw of probes share the networks trained on S_train."""
+        alone = [mode for mode in modes if mode == "aligned"]
+        copies = {mode: self.work.copy(self.way(mode, seed, s_train=base)) for mode in alone}
+        for draw in range(draws):
+            drawn = derive(seed, "draw", draw)
+            with TemporaryDirectory() as folder:
+                for mode in modes:
+                    if mode not in alone:
+                        made = self.work.copy(self.way(mode, drawn, s_train=base), Path(folder) / "trained")
+                        copies[f"{mode}-{draw}"] = made
+        return copies
 
     def other(self, method: str, seed: int, name: str) -> Record:
         """Judge a copy of another method, with the same random validation images or, if the sizes are totals,
