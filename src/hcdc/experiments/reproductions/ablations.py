@@ -278,7 +278,7 @@ class Ablations(Reproduction):
     axes = ("graphs", "variants")
     scales: ClassVar = {
         "smoke": Scale({**QUICK, "variants": ("base", "direct", "implicit", "val-35")}),
-        "small": Scale(seeds=3, takes="twenty minutes on one core"),
+        "small": Scale(seeds=3, takes="an hour on one core"),
         "paper": Scale({"width": 64, "options": {}, "recipe": {}, "full_recipe": {}}, 5, "hours on a GPU"),
     }
 
