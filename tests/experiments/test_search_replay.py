@@ -232,21 +232,27 @@ def cells(tmp_path_factory):
     return folder
 
 
-def test_learned_copies_score_the_cells_that_judged_them(cells, tmp_path):
+@pytest.mark.parametrize(
+    ("pool", "sizes"),
+    [
+        (search_learned.LearnedCells, {"train_size": 500, "val_size": 200, "initialisations": 16}),
+        (search_learned.LearnedCells100, {"train_size": 5000, "val_size": 1000, "steps": 390}),
+    ],
+)
+def test_learned_copies_score_the_cells_that_judged_them(cells, tmp_path, pool, sizes):
     space = NASBench201()
     judging = [c["cell"] for c in space.candidates()[:8]]
     probes = [c["cell"] for c in space.candidates()[8:11]]
-    sizes = {"train_size": 500, "val_size": 200, "initialisations": 16}
     records.append(tmp_path / "F", {"label": "truth", "cells": judging, **sizes})
     for label, seed, draw in (("real-val", 100, None), ("hcdc-probes", 100, 1), ("hcdc-probes", 100, 0)):
         line = {"label": label, "seed": seed, "draw": draw, "condense_seconds": 40.0, "judge_seconds": 4.0}
         if draw is not None:
             line |= {"probes": probes, "probe_scores": [0.5, 0.75, 0.25], "probe_tests": [0.9, 0.5, 0.1]}
         records.append(tmp_path / "F", {**line, **sizes, "loss": [k + 10 * (draw or 0) for k in range(8)]})
-    pool = search_learned.LearnedCells(cells, tmp_path / "F")
+    pool = pool(cells, tmp_path / "F")
     real, first, second = pool.way("real", 0), pool.way("probes", 0), pool.way("probes", 1)
     assert (real.making, real.known) == (40, None)
-    assert first.making == 40 + 3 * search_pools.PRICES["nas201-cifar10"]["full"]
+    assert first.making == 40 + 3 * search_pools.PRICES[pool.of]["full"]
     assert first.known == (75, 50)
     problem = pool.problem(second, True, 1)
     assert [r.name for r in problem.rungs] == ["free", "copy", "short", "full"]

@@ -225,18 +225,25 @@ FINITE = {
     "finite": "**S_val aligned with finite hypergradients**",
     "values": "S_val that follows the values of the same cells",
     "start": "the images both start from",
-    "pool": "1,000 real validation images",
+    "pool": "1,000 or 2,000 real validation images",
     "ridge": "ridge on the same short trainings, no copy",
     "ridge + start": "that ridge + the images both start from",
-    "ridge + pool": "that ridge + 1,000 real images",
+    "ridge + pool": "that ridge + the real images",
     "parameters": "number of parameters",
 }
+FEW = 100
+"""Fewer judges make a small run of ``cells-finite``."""
 RESAMPLES = 2000
 
 
-def finite_table(found: Sequence[Record]) -> str:
-    """S_val from finite hypergradients beside rivals: means over runs, and intervals over the judges."""
-    lines = []
+def finite_table(found: Sequence[Record], small: bool = False) -> str:
+    """S_val from finite hypergradients beside rivals: means over runs, and intervals over the judges.
+
+    Args:
+        found: Records of ``cells-finite``.
+        small: Write the table of the small runs, not of the others.
+    """
+    found, lines = [r for r in found if (len(r["judges"]) < FEW) == small], []
     for name, words in FINITE.items():
         agreed = [r["agreement"].get(name) for r in found]
         cells = [

@@ -80,6 +80,17 @@ SHOWN: Mapping[str, Shown] = {
         },
         [Measure("regret", regret, {"no copy": NOTHING, "real images": ("real", False, "ladder")})],
     ),
+    "cells100": Shown(
+        {
+            ("probes", False, "ladder"): "S_val learned from 20 probes (b), ready",
+            ("weighted", False, "ladder"): "1,000 weighted real images, 20 probes (d), ready",
+            ("real", False, "ladder"): "2,000 real validation images",
+            ("random", False, "ladder"): "1,000 random validation images",
+            ("none", False, "ladder"): "no copy",
+            **_rivals("parameters-short-full", "hyperband", "random"),
+        },
+        [Measure("regret", regret, {"no copy": NOTHING, "real images": ("real", False, "ladder")})],
+    ),
     "filters": Shown(
         {
             ("learned-25", False, "ladder"): "25 nodes, S_val learned by `landscape`, ready",

@@ -3,8 +3,9 @@
     python -m hcdc.experiments.search_learned --pool cells --seeds 700:800 --out F.jsonl
     python -m hcdc.experiments.search_learned --pool filters --seeds 700:720 --out F.jsonl
 
-``cells``: the 512 CIFAR-10 cells that judged the copies of ``records/nas201-cifar10.jsonl``. ``filters``: the
-120 filters of ``records/pools/physics-filters.jsonl`` with the copies of ``physics_learned``. One rung of the
+``cells``: the 512 CIFAR-10 cells that judged the copies of ``records/nas201-cifar10.jsonl``. ``cells100``:
+the 312 cells that judged those of CIFAR-100 with 50 images per class. ``filters``: the 120 filters of
+``records/pools/physics-filters.jsonl`` with the copies of ``physics_learned``. One rung of the
 ladder is the copy in turn, see `Way`; the other rungs and all settings stay as they are. Replays take
 condensations and their draws of probes in turn. Equal seeds see the same runs.
 
@@ -98,23 +99,28 @@ class LearnedCells(LearnedPool):
         data: Folder with nasbench201.csv.gz and nasbench201_free.
         file: Records of ``nas201``. Copies with 16 initialisations are used and, for hypergradients alone,
             one with 8, since there are only two.
+
+    Attributes:
+        of: The pool that the cells are part of.
+        sizes, kind: Which copies: training and validation images, see `KINDS`.
     """
 
     name, budgets = "cells", (450.0, 900.0, 1800.0)
+    of, sizes, kind = "nas201-cifar10", (500, 200), ""
     labels: Mapping[str, str] = {
         "probes": "hcdc-probes", "weighted": "hcdc-weighted", "real": "real-val", "aligned": "hcdc-aligned",
         "random": "random-val",
     }  # fmt: skip
-    ways = (*labels, "none")
 
     def __init__(self, data: Path, file: str | Path):
-        lines = [r for r in records.read(file) if (r["train_size"], r["val_size"]) == (500, 200)]
+        self.ways = (*self.labels, "none")
+        lines = [r for r in records.read(file) if (r["train_size"], r["val_size"]) == self.sizes]
         truth = next(r for r in lines if r["label"] == "truth")
-        self.pool: Cells = Cells("nas201-cifar10", data, cells=truth["cells"])
+        self.pool: Cells = Cells(self.of, data, cells=truth["cells"])
         self._copies: dict[str, list[list[Mapping[str, Any]]]] = {}
         for way, label in self.labels.items():
             some = [r for r in lines if r["label"] == label and len(r["loss"]) == len(truth["cells"])]
-            own = [r for r in some if kind_of(r) == "" or way == "aligned"]
+            own = [r for r in some if kind_of(r) == self.kind or way == "aligned"]
             seeds = sorted({r["seed"] for r in own})
             self._copies[way] = [
                 sorted((r for r in own if r["seed"] == seed), key=lambda r: r["draw"] or 0) for seed in seeds
@@ -134,6 +140,16 @@ class LearnedCells(LearnedPool):
         best = int(np.argmax(r["probe_scores"]))
         making = r["condense_seconds"] + len(r["probes"]) * self.pool.prices["full"]
         return Way([rung], making, (100 * r["probe_scores"][best], 100 * r["probe_tests"][best]), told)
+
+
+class LearnedCells100(LearnedCells):
+    """The cells that judged the copies of CIFAR-100 with 50 images per class, 4 initialisations."""
+
+    name, budgets = "cells100", (900.0, 1800.0, 3600.0)
+    of, sizes, kind = "nas201-cifar100", (5000, 1000), "-steps"
+    labels: Mapping[str, str] = {
+        "probes": "hcdc-probes", "weighted": "hcdc-weighted", "real": "real-val", "random": "random-val",
+    }  # fmt: skip
 
 
 class LearnedFilters(LearnedPool):
@@ -188,6 +204,8 @@ class LearnedFilters(LearnedPool):
         return Way([rung], spent["making"], known, told)
 
 
+CELLS: Mapping[str, type[LearnedCells]] = {one.name: one for one in (LearnedCells, LearnedCells100)}
+"""Pools of cells by name."""
 INSTANT = 1e-3
 """Seconds to ask the Gaussian process for one candidate."""
 
@@ -264,20 +282,20 @@ def run(pool: LearnedPool, seeds: Sequence[int], out: str | Path) -> None:
 def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--pool", required=True, help="cells or filters")
+    parser.add_argument("--pool", required=True, help="cells, cells100 or filters")
     parser.add_argument("--seeds", default="700:720", help="such as 700,701 or 700:720")
     parser.add_argument("--records", default="records", help="folder of the records")
     parser.add_argument("--out", required=True, help="file to append records to")
     given = parser.parse_args()
-    check_names("--pool", [given.pool], ("cells", "filters"))
+    check_names("--pool", [given.pool], (*CELLS, "filters"))
     torch.set_num_threads(1)
     first, _, last = given.seeds.partition(":")
     seeds = range(int(first), int(last)) if last else integers("--seeds", first)
     folder, pools = Path(given.records), Path(given.records, "pools")
     pool: LearnedPool
-    if given.pool == "cells":
+    if given.pool in CELLS:
         data = Path(os.environ.get("HCDC_DATA") or Path.home() / ".cache" / "hcdc")
-        pool = LearnedCells(data, folder / "nas201-cifar10.jsonl")
+        pool = CELLS[given.pool](data, folder / f"{CELLS[given.pool].of}.jsonl")
     else:
         copies = sorted(pools.glob("physics-filters-learned-*.jsonl"))
         pool = LearnedFilters(pools / "physics-filters.jsonl", copies)

@@ -72,6 +72,7 @@ TABLES: dict[str, tuple[str | None, Callable[[Sequence[Record]], str]]] = {
     "tables-cost": ("tables-rank", table_rank_tables.cost_table),
     "cells-edges": ("cells-edges", cell_tables.edges_table),
     "cells-finite": ("cells-finite", cell_tables.finite_table),
+    "cells-finite-small": ("cells-finite", functools.partial(cell_tables.finite_table, small=True)),
     "cells-hypergradients": ("cells-hypergradients", hypergradients_table),
     "nas201-cifar10-targets": (NAS201, targets_table),
     "plan-reliability": ("plan-reliability", plan_tables.reliability_table),
