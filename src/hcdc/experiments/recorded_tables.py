@@ -42,7 +42,7 @@ class Section:
 
 
 COPIED = Section(
-    ("bohb", "hyperband", "asha", "dehb", "tpe", "gp", "evolution", "random", "summed-loss"),
+    ("bohb", "hyperband", "asha", "dehb", "tpe", "gp", "evolution", "random", "random-subset", "summed-loss"),
     {
         "ladder": "all rungs",
         "ladder-without-copy": "without the copy",
@@ -52,7 +52,7 @@ COPIED = Section(
 """Pools with a copy."""
 POOLS: Mapping[str, Section] = {
     "flights": Section(
-        ("bohb", "hyperband"),
+        ("bohb", "hyperband", "random-subset"),
         {
             "ladder": "all rungs",
             "ladder-without-subset:0.111": "without a ninth of the rows",

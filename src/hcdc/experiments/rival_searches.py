@@ -434,6 +434,18 @@ def _short_then_full(session: Session, every: Sequence[Config], ranks: Array) ->
     session.full(chosen)
 
 
+def random_subset(session: Session) -> None:
+    """Train random candidates on a random subset of the real examples, and the best of these in full."""
+    subset = session.problem.subset
+    if subset is None:
+        raise InputError("the pool has no trainings on a random subset of the examples")
+    session.pay(subset.once)
+    count = max(1, int(SHORT_PART * session.left / subset.price))
+    chosen = session.problem.propose(count, session.stream("random-subset"))
+    scores = session.train(subset, chosen)
+    session.full([chosen[i] for i in np.argsort(-scores, kind="stable")])
+
+
 def summed_loss(session: Session) -> None:
     """Training speed estimation (Ru et al., 2021): train random candidates for a few epochs, and those with
     the smallest sum of training losses in full."""

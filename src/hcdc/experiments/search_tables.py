@@ -29,6 +29,7 @@ WORDS: Mapping[str, str] = {
     "parameters-short-full": "parameters -> short -> full",
     "jacov-parameters-short-full": "jacov + parameters -> short -> full",
     "one-shot": "one-shot supernet (SPOS) -> short -> full",
+    "random-subset": "random subset -> full",
     "summed-loss": "summed training loss (Ru et al.) -> full",
 }
 """The methods in words, in the order of the tables."""
@@ -129,7 +130,8 @@ class Runs:
 
 def plans(method: str) -> bool:
     """Whether a method spends its seconds by a plan for the whole budget."""
-    return method.startswith(("ladder", "one-shot", "summed-loss")) or method.endswith("full")
+    known = ("one-shot", "random-subset", "summed-loss")
+    return method in known or method.startswith("ladder") or method.endswith("full")
 
 
 def cells_table(pool: str) -> Callable[[Sequence[Record]], str]:
