@@ -223,19 +223,24 @@ def tpe(session: Session) -> None:
 def gaussian_process(session: Session) -> None:
     """A Gaussian process on free features; each training has the greatest expected improvement."""
     rng, problem = session.stream("gp"), session.problem
-    every = problem.candidates()
+    every = problem.candidates() or []
+    place = {config_hash(config): i for i, config in enumerate(every)}
+    described = problem.features(every) if every else None
     seen = problem.propose(STARTUP, rng)
     scores = session.full(seen).tolist()
     while True:
-        pool = every
-        if pool is None:
+        old = dict.fromkeys(map(config_hash, seen))
+        if described is not None:
+            order = [place[key] for key in old]
+            order += [i for key, i in place.items() if key not in old]
+            pool, features = [every[i] for i in order[len(seen) :]], described[order]
+        else:
             near = [seen[i] for i in np.argsort(-np.array(scores))[:STARTUP]]
             pool = problem.propose(POOL // 2, rng) + problem.propose(POOL // 2, rng, near)
-        old = {config_hash(config) for config in seen}
-        pool = [config for config in pool if config_hash(config) not in old]
+            pool = [config for config in pool if config_hash(config) not in old]
+            features = problem.features([*seen, *pool])
         if not pool:
             return
-        features = problem.features([*seen, *pool])
         features = features[:, features.std(0) > 1e-12]
         features = (features - features.mean(0)) / features.std(0)
         ranks = stats.norm.ppf((stats.rankdata(scores) - 0.5) / len(scores))
