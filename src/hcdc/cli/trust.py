@@ -27,7 +27,7 @@ def trust(
     target: given.Target = None,
     split_seed: given.SplitSeed = 0,
     rung: given.Rung = "subset:0.1",
-    probes: given.TrustProbes = 12,
+    probes: given.TrustProbes = 16,
     against: given.Against = "full",
     confirm: given.Confirm = 0,
     group: given.Groups = None,

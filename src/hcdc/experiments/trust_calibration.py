@@ -1,6 +1,6 @@
 """Protocol ``trust-calibration``: do the intervals and verdicts of `hcdc.evaluation.trust` keep their word?
 
-Candidates whose truth is known are probed again and again: 8, 12, 24 or 60 of them, drawn uniformly, or
+Candidates whose truth is known are probed again and again: 8, 16, 24 or 60 of them, drawn uniformly, or
 top-heavy as a search draws them (a third uniformly, the others from the top of the stand-in's ranking, with
 noise of .6 standard deviations). Each resample asks whether the interval holds the true agreement, and if the
 verdict was right. Two controls: truth *shuffled* among the candidates; stand-in *shifted* by two standard
@@ -268,7 +268,7 @@ def run(
     out: str | Path,
     *,
     designs: Sequence[str] = DESIGNS,
-    probes: Sequence[int] = (8, 12, 24, 60),
+    probes: Sequence[int] = (8, 16, 24, 60),
     resamples: int = 1000,
     seed: int = 100,
     root: str | Path | None = None,
@@ -302,7 +302,7 @@ def main() -> None:
     )
     parser.add_argument("--benchmarks", default=",".join(BENCHMARKS))
     parser.add_argument("--designs", default=",".join(DESIGNS))
-    parser.add_argument("--probes", default="8,12,24,60")
+    parser.add_argument("--probes", default="8,16,24,60")
     parser.add_argument("--resamples", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=100)
     parser.add_argument("--out", required=True, help="the file to which records are appended")
