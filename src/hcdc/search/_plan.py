@@ -173,7 +173,8 @@ def planned(
     pays = best is not None and gain >= MARGIN
     spread, chance = best, None
     if best is not None:
-        spread = allocate(worlds, used, prices, left, _limits(used, prices, budget)) or best
+        limited = allocate(worlds, used, prices, left, _limits(used, prices, budget))
+        spread = limited if limited is not None and any([*limited.sizes.values()][:-1]) else best
         fresh = PriorWorlds(len(used), int(min(size, MOST)), numpy_stream(0, "plan", "chance"), CHANCES)
         chance = fresh.chance([*spread.sizes.values()], affordable, numpy_stream(0, "plan", "random"))
     if spread is not None and pays:
