@@ -836,6 +836,24 @@ def test_the_cost_is_told_with_rivals():
     assert len(cost(small, TASK, 6, rivals=False).expenses) == 2
 
 
+def test_the_cost_leaves_out_what_is_cached(tmp_path, monkeypatch):
+    monkeypatch.setattr("hcdc.evaluation._cost.training_seconds", lambda *_: 3.0)
+    small = copy_of(record={"condense_seconds": 2.0})
+    configs = judges(small, SPACE, 6, 0)[0]
+
+    def told():
+        found = cost(small, TASK, configs, rivals=False, cache=tmp_path)
+        first = found.expenses[0]
+        assert first.full_trainings == found.full_trainings
+        return first.words.split(":")[0], first.full_trainings, first.seconds
+
+    assert told() == ("6 full-data trainings", 6, 18.0)
+    evaluate(small, candidates=configs[:4], task=TASK, rivals=False, cache=tmp_path)
+    assert told() == ("2 full-data trainings, 4 more are cached", 2, 6.0)
+    evaluate(small, candidates=configs, task=TASK, rivals=False, cache=tmp_path)
+    assert told() == ("all 6 full-data results are cached", 0, 0.0)
+
+
 # --- no leaks -----------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.ranks import spearman
 from hcdc.core.trusted import DIMENSION_VERDICTS, VERDICTS, DimensionTrust, Estimate, Trust
 from hcdc.evaluation.trust import (
+    FEWEST,
     RankEstimate,
     agreement,
     columns,
@@ -133,7 +134,7 @@ class TestAgreement:
         ("rho", "error", "probes", "verdict"),
         [
             (0.9, 0.2, 24, "trust"),
-            (0.9, 0.2, 11, "keep open"),
+            (0.9, 0.2, 15, "keep open"),
             (0.9, 0.32, 24, "keep open"),
             (0.05, 0.1, 24, "no"),
             (0.3, 0.3, 24, "unknown"),
@@ -145,6 +146,35 @@ class TestAgreement:
         assert said == verdict
         assert verdict in VERDICTS
         assert why.endswith("no rank correlation") or f"{probes} probes" in why
+
+    def test_few_probes_are_not_trusted_however_well_they_agree(self):
+        estimate = RankEstimate(0.95, math.atanh(0.95), 0.1, 30)
+        assert judge(estimate, FEWEST)[0] == "trust"
+        verdict, why = judge(estimate, FEWEST - 1)
+        assert verdict == "keep open"
+        assert why.endswith("surely 0.7 or more, but fewer than 16 probes are not trusted")
+
+    def test_theory_limits_what_the_jackknife_says(self):
+        """Every other pair is swapped, so that no probe matters: the jackknife finds hardly any error."""
+        x = np.arange(16.0)
+        y = x.reshape(8, 2)[:, ::-1].ravel()
+        found = rank_estimate(x, y)
+        theory = math.sqrt((1 + found.rho**2 / 2) / 13)
+        assert found.normal == pytest.approx(theory)
+        assert found.error < theory
+        low = math.tanh(found.z - stats.t.ppf(0.975, 14) * theory)
+        assert found.surely(0.95) == pytest.approx(low)
+        assert found.surely(0.95) < found.interval(0.95)[0]
+
+    def test_chosen_probes_count_by_their_weights(self):
+        rng = np.random.default_rng(0)
+        positions = np.concatenate([np.linspace(0.05, 0.8, 8), np.linspace(0.9, 0.99, 16)])
+        x, y = positions, positions + 0.02 * rng.standard_normal(24)
+        chosen, uniform = rank_estimate(x, y, positions=positions), rank_estimate(x, y)
+        assert uniform.effective == 24
+        assert chosen.effective == pytest.approx(1 / (nearest_weights(positions) ** 2).sum())
+        assert chosen.effective < 12
+        assert chosen.normal > 1.5 * uniform.normal
 
     def test_refusals(self):
         with pytest.raises(InputError, match="as many full scores"):

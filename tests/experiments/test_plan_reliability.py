@@ -59,6 +59,22 @@ def test_records_hold_what_the_tables_read(tmp_path):
     assert tables.table("plan-reliability-pools", found).count("| resnet |") == 2
 
 
+def test_a_changed_plan_is_judged_by_what_searches_did_before(tmp_path):
+    plan = planned({"short": 1.0, "full": 10.0}, 300.0, math.inf)
+    made = judged(plan, [1.0, 2.0], [1.0, 3.0])
+    assert plan_reliability.restated(plan, {**made, "chance": 0.1, "brier": 0.9}) == pytest.approx(made)
+    told = {"protocol": PROTOCOL, "pool": "resnet", "table": ""}
+    for budget in (10.0, 20.0):
+        records.append(tmp_path / "before.jsonl", {**told, "budget": budget, **made})
+        records.append(tmp_path / "replays.jsonl", replay("ladder", 2.0, 0))
+        records.append(tmp_path / "replays.jsonl", replay("random", 1.5, 0))
+    plan_reliability.run(
+        [tmp_path / "replays.jsonl"], tmp_path / "out.jsonl", earlier=[tmp_path / "before.jsonl"]
+    )
+    found = [(r["budget"], r["won"]) for r in records.read(tmp_path / "out.jsonl")]
+    assert found == [(10.0, 0.375), (20.0, 0.375), (100.0, 1.0)]
+
+
 def test_forecasts_are_told_by_rung():
     ratios = {"memory": 0.9, "price": {"short:0.1": 1.25, "full": 0.8}, "seconds": {}}
     record = {"benchmark": "plan", "case": "graph", "budget": 60.0, "ratios": ratios}

@@ -56,6 +56,7 @@ def test_a_pool_has_the_recorded_runs_prices_and_scores(pool):
     problem = pool.problem("", 0)
     assert pool.prices == pytest.approx({rung: 3 * (0.1 + share) for rung, share in SHARES.items()}, abs=1e-4)
     assert [rung.name for rung in problem.rungs] == list(SHARES)
+    assert problem.subset is problem.rungs[0]  # the smallest share of the rows
     assert [rung.share for rung in problem.rungs] == pytest.approx(
         [(0.1 + share) / 1.1 for share in SHARES.values()], abs=1e-4
     )
@@ -245,7 +246,7 @@ def test_every_method_runs_on_a_pool_with_a_copy(name, tmp_path):
         {"copy": 0.06, "short:0.111": 1 / 3, "short:0.333": 1, "full": 3}, abs=1e-4
     )
     known = search_replay.methods(pool.problem("", 0))
-    assert {"summed-loss", "bohb", "dehb", "gp", "evolution"} < set(known)
+    assert {"random-subset", "summed-loss", "bohb", "dehb", "gp", "evolution"} < set(known)
     assert [method for method in known if method.startswith("ladder")] == [
         "ladder", "ladder-without-copy", "ladder-without-short",
     ]  # fmt: skip
@@ -256,7 +257,7 @@ def test_every_method_runs_on_a_pool_with_a_copy(name, tmp_path):
         assert trace.seconds <= 1.1 * budget, method
         assert trace.trainings["full"] >= 2, method
         assert all(problem.known(config) for _, config in trace.curve), method
-        climbs = method.startswith("ladder") and method != "ladder-without-copy"
+        climbs = method.startswith(("ladder", "random-subset")) and method != "ladder-without-copy"
         assert (trace.trainings.get("copy", 0) > 0) == climbs, method
         if method == "ladder-without-short":
             assert {rung for rung, count in trace.trainings.items() if count} == {"copy", "full"}

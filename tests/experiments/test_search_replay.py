@@ -168,6 +168,26 @@ def test_one_shot_pays_for_its_supernet_before_it_trains():
     assert "one-shot" not in search_replay.methods(finite())
 
 
+def test_a_random_subset_takes_half_of_the_seconds_and_its_best_are_trained_in_full():
+    # half of 54 s pays 27 candidates at 1 s, the other half 3 full trainings.
+    problem = finite()
+    with pytest.raises(InputError, match="random subset"):
+        rivals.random_subset(rivals.Session(problem, 54, 0))
+    assert "random-subset" not in search_replay.methods(problem)
+    for rung in problem.rungs[:2]:
+        rung.subset = True
+    trace = rivals.replay(rivals.random_subset, problem, 54, 0)
+    assert trace.trainings == {"short:1": 27, "short:3": 0, "full": 3}
+    assert trace.seconds == 54
+    drawn = problem.propose(27, rivals.Session(problem, 54, 0).stream("random-subset"))
+    best = max(drawn, key=lambda c: c["x"] + 3 * math.sin(7 * c["x"]))
+    assert trace.curve[0] == (36, best)
+    problem.rungs[0].once = 20.0
+    made = search_replay.methods(problem)["random-subset"](problem, 54, 0)
+    assert made.trainings == {"short:1": 17, "short:3": 0, "full": 1}
+    assert made.seconds == 20 + 17 + 9
+
+
 def test_what_is_known_costs_nothing_and_what_is_no_candidate_is_not_trained():
     session = rivals.Session(finite(), 100, 0)
     assert session.full([{"x": 4}, {"x": 4}, {"x": 99}]).tolist()[:2] == [4, 4]
@@ -256,6 +276,7 @@ def test_learned_copies_score_the_cells_that_judged_them(cells, tmp_path, pool, 
     assert first.known == (75, 50)
     problem = pool.problem(second, True, 1)
     assert [r.name for r in problem.rungs] == ["free", "copy", "short", "full"]
+    assert problem.subset is None  # learned examples are not real ones
     found = list(problem.rung("copy").run(problem.candidates(), 0))
     assert [c["cell"] for c in problem.candidates()] == judging
     assert [outcome.score for outcome in found] == [-10 - k for k in range(8)]
@@ -293,6 +314,7 @@ def test_copies_take_turns_and_files_for_development_are_marked(cells):
     )
     assert first == third != second
     assert pool.problem("", 0).rung("copy").once == 7
+    assert pool.problem("", 0).subset.name == "copy"
     assert pool.problem("", 0).without("copy").rung("copy") is None
 
 

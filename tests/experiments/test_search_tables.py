@@ -111,6 +111,24 @@ def test_graphs_are_averaged_by_graph():
     assert body(table("search-graphs", found)) == {"random search": ["0.300 ± 0.100"]}
 
 
+def test_graphs_are_the_units_of_differences():
+    def run(method, seed, name, lost, budget=600.0):
+        return made(method, seed, [(10, 1 - lost)], pool="nasbench-graph", name=name, budget=budget)
+
+    found = [run("random", seed, name, 0.3) for name in "abcd" for seed in (20, 21)]
+    found += [run("tpe", 20, name, 0.1, budget) for name in "abcd" for budget in (600.0, 1800.0)]
+    rows = body(table("search-graphs-against", found))
+    assert rows["TPE, 30 full trainings"] == ["0", "0 / 1", "not run / 0.100", "not run", "not run"]
+    found += [run("ladder", 30 + k, name, 0.1 * k) for name in "abcd" for k in (1, 2, 3)]
+    rows = body(table("search-graphs-against", found))
+    assert rows["random search, 10 full trainings"] == [
+        "4", "3 / 2", "0.200 / 0.300", "-0.100 [-0.100, -0.100]", "yes",
+    ]  # fmt: skip
+    assert rows["TPE, 10 full trainings"][-2:] == ["+0.100 [+0.100, +0.100]", "no"]
+    assert rows["TPE, 30 full trainings"][0] == "0"
+    assert set(body(table("search-graphs-against", []))["BOHB"]) == {"not run"}
+
+
 def flight(method, seed, regret, budget, at=10.0):
     prices = {"subset:0.037": 0.2, "subset:0.111": 0.5, "full": 2.0}
     return made(method, seed, [(at, 1 - regret)], pool="flights", budget=budget, name="", prices=prices,

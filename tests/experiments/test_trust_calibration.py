@@ -8,6 +8,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.ranks import spearman
 from hcdc.experiments import tables, trust_calibration
 from hcdc.experiments.trust_calibration import Pool, controlled, measure, probed, run
+from hcdc.spaces import Box
 
 
 @pytest.fixture
@@ -52,6 +53,37 @@ def test_records(pool, tmp_path, monkeypatch):
     assert {"coverage", "too_high", "width"} == set(found[0]["spearman"])
     with pytest.raises(InputError, match="filters"):
         run(["filter"], tmp_path / "out.jsonl", root=tmp_path)
+    with pytest.raises(InputError, match="did you mean 'chosen'"):
+        run(["filters"], tmp_path / "out.jsonl", designs=["chose"], root=tmp_path)
+
+
+def test_dimensions_alone(pool, tmp_path, monkeypatch):
+    """``a`` acts on the stand-in as on the truth, ``b`` the other way round."""
+    asked = []
+
+    class Made:
+        space, tables = Box(["a", "b"], [0.0, 0.0], [1.0, 1.0]), ("one", "two")
+
+        def __init__(self, folder):
+            pass
+
+        def score(self, table, configs, fidelity=None):
+            asked.append((table, fidelity))
+            sign = 1 if fidelity is None else -1
+            return np.array([c["a"] + 0.5 * sign * c["b"] for c in configs])
+
+    monkeypatch.setattr(trust_calibration, "Surrogate", Made)
+    monkeypatch.setattr(trust_calibration, "SIZE", 80)
+    monkeypatch.setitem(trust_calibration.BENCHMARKS, "rbv2_xgboost", lambda root: [pool])
+    run(["rbv2_xgboost"], tmp_path / "out.jsonl", designs=["dimensions"], resamples=30, root=tmp_path)
+    found = list(records.read(tmp_path / "out.jsonl"))
+    assert [(r["probes"], r["design"], r["resamples"]) for r in found] == [
+        (count, "dimensions", 30) for count in trust_calibration.AUDITS
+    ]
+    assert found[-1]["choose_here"] == pytest.approx(0.5)
+    assert found[-1]["choose_here_wrong"] == 0
+    assert found[-1]["keep_open"] == pytest.approx(0.5)
+    assert len(asked) <= 3 * 2 * 2 * 4  # each table and fidelity once per number of audits
 
 
 def test_table(pool, tmp_path, monkeypatch):

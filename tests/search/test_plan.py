@@ -10,7 +10,7 @@ from scipy import stats
 import hcdc
 from hcdc import FullData, InputError
 from hcdc.core.seeds import numpy_stream
-from hcdc.search._plan import MARGIN, WORLDS, PriorWorlds, planned
+from hcdc.search._plan import CHANCES, MARGIN, WORLDS, PriorWorlds, planned
 from hcdc.search._regression import PRIOR_SLOPE
 
 X = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32)
@@ -86,6 +86,19 @@ def test_a_chance_is_stated_where_a_ladder_is_compared():
     for few in (planned({"full": 60.0}, 100.0, math.inf), planned({"full": 1.0}, 100.0, 10)):
         assert few.chance is None
         assert "chance" not in str(few)
+
+
+@pytest.mark.parametrize("budget", [60.0, 600.0, 1800.0])
+def test_the_chance_is_that_of_the_candidates_that_are_told(budget):
+    """Three full trainings are kept back to train the winners again; random search has no such ones."""
+    found = planned({"short:0.1": 1.0, "full": 10.0}, budget, math.inf)
+    assert found.pays
+    reserve = max(1, min(3, int(0.15 * found.full_trainings)))
+    short, full = (rung.candidates for rung in found.rungs)
+    assert short > 0
+    worlds = PriorWorlds(2, 2000, numpy_stream(0, "plan", "chance"), CHANCES)
+    expected = worlds.chance([short, full - reserve], found.full_trainings, numpy_stream(0, "plan", "random"))
+    assert found.chance == expected
 
 
 @pytest.fixture

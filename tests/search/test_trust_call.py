@@ -93,8 +93,8 @@ def test_a_copy_is_measured_against_short_trainings():
     ("options", "words"),
     [
         ({"confirm": 4}, "all probes are trained in full"),
-        ({"against": "short:0.5", "confirm": 2}, "give 0, or 4 to 12"),
-        ({"against": "short:0.5", "confirm": 13}, "give 0, or 4 to 12"),
+        ({"against": "short:0.5", "confirm": 2}, "give 0, or 4 to 16"),
+        ({"against": "short:0.5", "confirm": 17}, "give 0, or 4 to 16"),
         ({"against": "subset:0.5"}, "a short training such as"),
         ({"groups": {"step": "lr -"}}, "is no sum of hyperparameters"),
         ({"groups": {"step": "log lr - log batch"}}, "hyperparameter 'lr'"),
@@ -212,8 +212,8 @@ def test_a_copy_is_measured_against_full_trainings():
         task, task.space(), "random", train_size=len(task.train), val_method="real", recipe=recipe,
         full_recipe=recipe, checkpoint=None,
     )  # fmt: skip
-    found = hcdc.trust(copy, probes=12)
-    assert (found.probes, found.candidates) == (12, 60)
+    found = hcdc.trust(copy, probes=16)
+    assert (found.probes, found.candidates) == (16, 80)
     assert found.spearman > 0.99
     assert found.verdict == "trust"
     assert {d.name for d in found.dimensions} == {d.name for d in task.space().dimensions()}

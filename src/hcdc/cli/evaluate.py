@@ -70,7 +70,7 @@ def evaluate(
     if json_file is None and result.exists() and not force:
         _refuse_another(result, small, fresh, seed, rivals)
     if not quiet:
-        expected = cost(small, task, len(fresh), device, rivals, table)
+        expected = cost(small, task, fresh, device, rivals, table, cache)
         say(judge_lines(small, task, len(fresh), device, table, expected), quiet)
         ask_first(expected.known_seconds, yes, quiet)
     with show_progress(quiet) as progress:

@@ -27,7 +27,7 @@ def trust(
     target: given.Target = None,
     split_seed: given.SplitSeed = 0,
     rung: given.Rung = "subset:0.1",
-    probes: given.TrustProbes = 12,
+    probes: given.TrustProbes = 16,
     against: given.Against = "full",
     confirm: given.Confirm = 0,
     group: given.Groups = None,
@@ -66,7 +66,7 @@ def trust(
     if file is None:
         raise InputError("Missing a condensed file, or --objective FILE.py:NAME")
     from hcdc.cli._choose import truth_table
-    from hcdc.condensers import full_trainings, space_words
+    from hcdc.condensers import full_trainings, space_words, training_seconds
     from hcdc.datasets import record_path
     from hcdc.evaluation import reopen_task
     from hcdc.search import trust_trainings
@@ -87,7 +87,8 @@ def trust(
     ]
     expected = 0.0
     if table is None and not quiet:
-        cost = full_trainings(trust_trainings(probes, against, confirm), task, space, recipe, device)
+        one = training_seconds(task, space, recipe, device)
+        cost = full_trainings(trust_trainings(probes, against, confirm), one)
         expected = cost.seconds or 0.0
         told.append(("cost", cost.words))
     say(told, quiet)

@@ -136,10 +136,17 @@ def training_seconds(
     return recipe.seeds * (least + step * (recipe.steps - 1))
 
 
-def full_trainings(
-    count: int, task: Task, space: Space, recipe: Recipe, device: torch.device | str
-) -> Expense:
-    """The cost of training ``count`` candidates on the full data."""
-    spent = count * training_seconds(task, space, recipe, device)
-    told = f"{count} full-data trainings, less those that the cache knows"
+def full_trainings(count: int, seconds: float, cached: int | None = None) -> Expense:
+    """The cost of training ``count`` candidates on the full data.
+
+    Args:
+        count: How many are trained.
+        seconds: What one of them takes, see `training_seconds`.
+        cached: Candidates besides these whose results the cache has; None if it was not asked.
+    """
+    if cached and not count:
+        return Expense(f"all {cached} full-data results are cached", 0.0)
+    spent = count * seconds
+    more = ", less those that the cache knows" if cached is None else f", {cached} more are cached"
+    told = f"{count} full-data trainings{more if cached != 0 else ''}"
     return Expense(f"{told}: about {duration(spent)} {FEW}", spent, full_trainings=count)

@@ -44,10 +44,11 @@ class SearchPlan:
         why: The reason, in one sentence.
         candidates: Configurations in the space; None if they are endless.
         full_trainings: Full trainings that the budget pays for.
-        gain: Expected gain of the ladder over random search, in standard deviations of the full score.
-        chance: Probability that the ladder finds a better configuration than random search with full
-            trainings does in the same time; None where no ladder is compared. Protocol ``plan-reliability``
-            judges it.
+        gain: Expected gain of the ladder over random search, in standard deviations of the full score, if its
+            stand-ins get all the seconds that they are worth.
+        chance: Probability that the ladder with the candidates of ``rungs`` finds a better configuration than
+            random search with full trainings does in the same time; None where no ladder is compared.
+            Protocol ``plan-reliability`` judges it.
         environment: Where the trial ran.
     """
 

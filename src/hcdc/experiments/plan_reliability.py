@@ -9,7 +9,8 @@ these replays.
     python -m hcdc.experiments.plan_reliability records/search-*.jsonl --copies C.jsonl --out FILE
 
 The record in the repository also has replays that were made for it alone, with seeds 500:520: flights with
-``--budgets 14,54,163``, physics 174,522,1043, physics-filters 15,46,92 and resnet 5,14,29.
+``--budgets 14,54,163``, physics 174,522,1043, physics-filters 15,46,92 and resnet 5,14,29. Where a plan has
+changed and the searches have not, ``--earlier FILE`` takes what these did from an earlier record instead.
 """
 
 from __future__ import annotations
@@ -67,10 +68,24 @@ def judged(plan: SearchPlan, ladder: Sequence[float], random: Sequence[float]) -
     }  # fmt: skip
 
 
+def restated(plan: SearchPlan, earlier: dict[str, Any]) -> dict[str, Any]:
+    """What `judged` says of a plan, from an earlier record of the same replays.
+
+    A pair scores w = 1, 1/2 or 0, so the mean of w^2 is that of w less a quarter of the ties.
+    """
+    assert plan.chance is not None
+    won, tied = earlier["won"], earlier["tied"]
+    stated = {"chance": round(plan.chance, 4), "pays": plan.pays, "gain": round(plan.gain, 4)}
+    brier = plan.chance**2 - 2 * plan.chance * won + won - tied / 4
+    kept = ("full_trainings", "won", "tied", "ladders", "random_searches")
+    return {**stated, **{name: earlier[name] for name in kept}, "brier": round(brier, 4)}
+
+
 def run(
     files: Sequence[str | Path],
     out: str | Path,
     *,
+    earlier: Sequence[str | Path] = (),
     data: str | Path | None = None,
     copies: Sequence[str] = (),
     pools: Sequence[str] = (),
@@ -80,14 +95,16 @@ def run(
     Args:
         files: Records of `hcdc.experiments.search_replay`.
         out: The file of records.
+        earlier: Records of this protocol, for cases whose replays are not in ``files``.
         data: Folder of the tables; see `open_pool`.
         copies: Files of copy scores of the cells.
         pools: Only these pools; none means all.
     """
     replays = cases(r for file in files for r in records.read(file))
+    known = {(r["pool"], r["table"], r["budget"]): r for file in earlier for r in records.read(file)}
     where = {"environment": records.environment()}
     problems: dict[str, Replay] = {}
-    for (pool, table, budget), both in sorted(replays.items()):
+    for pool, table, budget in sorted({*replays, *known}):
         if pools and pool not in pools:
             continue
         if pool not in problems:  # the rungs of a pool's tables have the same prices
@@ -97,20 +114,25 @@ def run(
         plan = stated(problems[pool], budget)
         if plan.chance is not None:
             told = {"protocol": PROTOCOL, "pool": pool, "table": table, "budget": budget}
-            records.append(out, {**told, **judged(plan, both["ladder"], both["random"]), **where})
+            both = replays.get((pool, table, budget))
+            found = judged(plan, **both) if both else restated(plan, known[pool, table, budget])
+            records.append(out, {**told, **found, **where})
 
 
 def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("files", nargs="+", help="records of search_replay")
+    parser.add_argument("files", nargs="*", help="records of search_replay")
+    parser.add_argument("--earlier", nargs="*", default=[], help="records of this protocol")
     parser.add_argument("--data", help="folder of the tables, default $HCDC_DATA")
     parser.add_argument("--copies", nargs="*", default=[], help="files with a loss per cell")
     parser.add_argument("--pools", default="", help="separated by commas; default: all")
     parser.add_argument("--out", required=True, help="file to append records to")
     given = parser.parse_args()
     pools = [name for name in given.pools.split(",") if name]
-    run(given.files, given.out, data=given.data, copies=given.copies, pools=pools)
+    run(
+        given.files, given.out, earlier=given.earlier, data=given.data, copies=given.copies, pools=pools
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

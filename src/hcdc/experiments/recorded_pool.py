@@ -30,6 +30,10 @@ NEEDED = ("number", "seed", "config", "val", "seconds", "test")
 """What every line of a file has."""
 
 
+SUBSETS = ("copy", "subset")
+"""How rungs begin that train on a random subset of the real examples; all recorded copies do."""
+
+
 class Listed(Space):
     """Some points of a space.
 
@@ -229,7 +233,10 @@ class Recorded(Pool):
             return draw.losses[self._place[config_hash(config)]]
 
         price, full = self.prices[name], self.prices["full"]
-        rung = RecordedRung(name, price, full, scores, seconds=seconds, loss=loss if draw.losses else None)
+        rung = RecordedRung(
+            name, price, full, scores, seconds=seconds, loss=loss if draw.losses else None,
+            subset=name.startswith(SUBSETS),
+        )  # fmt: skip
         rung.batch = 1
         return rung
 

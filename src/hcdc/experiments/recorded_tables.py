@@ -14,13 +14,15 @@ import numpy as np
 
 from hcdc.experiments.markdown import table_text
 from hcdc.experiments.search_tables import (
+    MARGIN,
     NOT_RUN,
     WORDS,
     Array,
     Record,
     Runs,
-    bootstrap,
+    difference,
     mean_error,
+    non_inferior,
     normalised,
     regret,
     scored,
@@ -42,7 +44,7 @@ class Section:
 
 
 COPIED = Section(
-    ("bohb", "hyperband", "asha", "dehb", "tpe", "gp", "evolution", "random", "summed-loss"),
+    ("bohb", "hyperband", "asha", "dehb", "tpe", "gp", "evolution", "random", "random-subset", "summed-loss"),
     {
         "ladder": "all rungs",
         "ladder-without-copy": "without the copy",
@@ -52,7 +54,7 @@ COPIED = Section(
 """Pools with a copy."""
 POOLS: Mapping[str, Section] = {
     "flights": Section(
-        ("bohb", "hyperband"),
+        ("bohb", "hyperband", "random-subset"),
         {
             "ladder": "all rungs",
             "ladder-without-subset:0.111": "without a ninth of the rows",
@@ -64,8 +66,6 @@ POOLS: Mapping[str, Section] = {
     "physics-filters": COPIED,
     "resnet": COPIED,
 }
-MARGIN = 0.02
-"""Non-inferior: the upper bound of the difference in normalised regret is at most this."""
 
 
 def _prepared(found: Sequence[Record], pool: str) -> tuple[Runs, list[float]]:
@@ -93,14 +93,6 @@ def paired(ours: Sequence[Record], theirs: Sequence[Record]) -> Array:
     """Differences of normalised regret, ours minus theirs, in runs with the same seed."""
     other = {r["seed"]: r["normal"] for r in theirs}
     return np.array([r["normal"] - other[r["seed"]] for r in ours if r["seed"] in other])
-
-
-def _difference(apart: Array) -> str:
-    """The mean and its 90 % interval over seeds."""
-    if not len(apart):
-        return NOT_RUN
-    low, high = bootstrap(apart)
-    return f"{apart.mean():+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 def methods_table(pool: str, found: Sequence[Record]) -> str:
@@ -145,16 +137,13 @@ def against_table(pool: str, found: Sequence[Record]) -> str:
         for budget in budgets if runs.of(rival) else ():
             ours, theirs = runs.of("ladder", budget), runs.of(rival, budget)
             apart = paired(ours, theirs)
-            verdict = NOT_RUN
-            if len(apart):
-                verdict = "yes" if bootstrap(apart)[1] <= MARGIN else "no"
             rows.append(
                 [
                     f"{WORDS[rival]}, {_head(runs, budget)}",
                     str(len(apart)),
                     f"{_normal(ours)} / {_normal(theirs)}",
-                    _difference(apart),
-                    verdict,
+                    difference(apart),
+                    non_inferior(apart),
                     _reached(runs.timed("ladder"), theirs),
                 ]
             )
@@ -175,7 +164,7 @@ def rungs_table(pool: str, found: Sequence[Record]) -> str:
         for budget in budgets:
             own = runs.of(name, budget)
             row.append(_normal(own))
-            row.append("" if name == "ladder" else _difference(paired(own, runs.of("ladder", budget))))
+            row.append("" if name == "ladder" else difference(paired(own, runs.of("ladder", budget))))
         rows.append(row)
     head = ["the ladder"]
     for budget in budgets:

@@ -42,6 +42,7 @@ class RecordedRung(Rung):
         once: Seconds before the first candidate.
         seconds: Seconds of one candidate, given a seed; None means ``price`` for all.
         loss: Summed training loss of a candidate, if it was recorded; the ladder does not use it.
+        subset: Whether it trains on a random subset of the real examples, by the full recipe or another.
     """
 
     def __init__(
@@ -54,11 +55,12 @@ class RecordedRung(Rung):
         once: float = 0.0,
         seconds: Callable[[Config, int], float] | None = None,
         loss: Callable[[Config], float] | None = None,
+        subset: bool = False,
     ):
         self.name, self.price, self.scores, self.once = name, price, scores, once
         self.share = 0.0 if name == "free" else price / full
         self.batch = 1 if name == "full" else 64
-        self.values, self._seconds, self.loss = values or {}, seconds, loss
+        self.values, self._seconds, self.loss, self.subset = values or {}, seconds, loss, subset
 
     def cost(self, config: Config, seed: int) -> float:
         """Seconds of a candidate."""
@@ -143,6 +145,11 @@ class Replay(Problem):
     def fidelities(self) -> list[RecordedRung]:
         """The trainings on the original data, shortest first; the last is the full one."""
         return [rung for rung in self.rungs if rung.name.startswith(("short", "subset", "full"))]
+
+    @property
+    def subset(self) -> RecordedRung | None:
+        """The cheapest training on a random subset of the real examples, if there is one."""
+        return min((r for r in self.rungs if r.subset), key=lambda r: r.price, default=None)
 
     def known(self, config: Config) -> bool:
         """Whether it is a candidate; in an infinite space everything is."""

@@ -223,19 +223,24 @@ def tpe(session: Session) -> None:
 def gaussian_process(session: Session) -> None:
     """A Gaussian process on free features; each training has the greatest expected improvement."""
     rng, problem = session.stream("gp"), session.problem
-    every = problem.candidates()
+    every = problem.candidates() or []
+    place = {config_hash(config): i for i, config in enumerate(every)}
+    described = problem.features(every) if every else None
     seen = problem.propose(STARTUP, rng)
     scores = session.full(seen).tolist()
     while True:
-        pool = every
-        if pool is None:
+        old = dict.fromkeys(map(config_hash, seen))
+        if described is not None:
+            order = [place[key] for key in old]
+            order += [i for key, i in place.items() if key not in old]
+            pool, features = [every[i] for i in order[len(seen) :]], described[order]
+        else:
             near = [seen[i] for i in np.argsort(-np.array(scores))[:STARTUP]]
             pool = problem.propose(POOL // 2, rng) + problem.propose(POOL // 2, rng, near)
-        old = {config_hash(config) for config in seen}
-        pool = [config for config in pool if config_hash(config) not in old]
+            pool = [config for config in pool if config_hash(config) not in old]
+            features = problem.features([*seen, *pool])
         if not pool:
             return
-        features = problem.features([*seen, *pool])
         features = features[:, features.std(0) > 1e-12]
         features = (features - features.mean(0)) / features.std(0)
         ranks = stats.norm.ppf((stats.rankdata(scores) - 0.5) / len(scores))
@@ -432,6 +437,18 @@ def _short_then_full(session: Session, every: Sequence[Config], ranks: Array) ->
         scores = session.train(short, chosen)
         chosen = [chosen[i] for i in np.argsort(-scores, kind="stable")]
     session.full(chosen)
+
+
+def random_subset(session: Session) -> None:
+    """Train random candidates on a random subset of the real examples, and the best of these in full."""
+    subset = session.problem.subset
+    if subset is None:
+        raise InputError("the pool has no trainings on a random subset of the examples")
+    session.pay(subset.once)
+    count = max(1, int(SHORT_PART * session.left / subset.price))
+    chosen = session.problem.propose(count, session.stream("random-subset"))
+    scores = session.train(subset, chosen)
+    session.full([chosen[i] for i in np.argsort(-scores, kind="stable")])
 
 
 def summed_loss(session: Session) -> None:

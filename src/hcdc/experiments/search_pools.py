@@ -59,6 +59,8 @@ FIDELITIES: Mapping[str, tuple[float, ...]] = {
     "rbv2_xgboost": (1 / 27, 1 / 9, 1 / 3),
 }
 """Short trainings of the surrogates (epochs of 52, shares of the rows): the full one over powers of 3."""
+OF_ROWS = ("rbv2_xgboost",)
+"""Surrogates whose short trainings see a random share of the rows, not fewer epochs."""
 CLIMBED = 2
 """The ladder climbs so many of these short trainings, the longest ones; Hyperband uses all."""
 REFERENCE = 2000
@@ -80,9 +82,9 @@ class Cells(Pool):
             those that end with ``"-part"`` leave out cells that the files of ``copies`` lack; so does
             ``"nas201-cifar10-five"``, whose copy has five sets.
         data: Folder with nasbench201.csv.gz and nasbench201_free.
-        copies: Files with a loss per cell, one per draw of the copy; replays take them in turn. Records of
-            `hcdc.experiments.copy_pool`, CSV with the columns ``ops`` and ``loss``, or npz with arrays of
-            these names. None leaves the copy out.
+        copies: Files with a loss per cell on random real images, one per draw; replays take them in turn.
+            Records of `hcdc.experiments.copy_pool`, CSV with the columns ``ops`` and ``loss``, or npz with
+            arrays of these names. None leaves the copy out.
         prices: Changes to `PRICES`.
         supernets: Files of `hcdc.experiments.supernet_pool`; replays take them in turn.
         cells: The pool's cells; None takes all, or those that the copies have scored.
@@ -174,11 +176,12 @@ class Cells(Pool):
         if not self._copies:
             return []
         loss = self._copies[seed % len(self._copies)]
-        return [self.copy_rung(loss, self.prices["copy"], self.prices["making"])]
+        return [self.copy_rung(loss, self.prices["copy"], self.prices["making"], subset=True)]
 
-    def copy_rung(self, loss: Array, price: float, once: float) -> RecordedRung:
+    def copy_rung(self, loss: Array, price: float, once: float, *, subset: bool = False) -> RecordedRung:
         """A copy that gives the pool's cells these losses ``[n]``: seconds of a trial, and of making it."""
-        return RecordedRung("copy", price, self.prices["full"], self._listed(-loss), once=once)
+        full = self.prices["full"]
+        return RecordedRung("copy", price, full, self._listed(-loss), once=once, subset=subset)
 
     def _places(self, configs: Sequence[Config]) -> list[int]:
         return [self._place[str(config["cell"])] for config in configs]
@@ -211,8 +214,8 @@ class Surrogates(Pool):
             return lambda configs, seed: known.score(table, configs, fidelity).tolist()
 
         short = [
-            RecordedRung(f"short:{fidelity:.3g}", price * known.share(fidelity), price, at(fidelity))
-            for fidelity in FIDELITIES[self.name]
+            RecordedRung(f"short:{f:.3g}", price * known.share(f), price, at(f), subset=self.name in OF_ROWS)
+            for f in FIDELITIES[self.name]
         ]
         reference = known.score(table, known.space.sample(REFERENCE, numpy_stream(0, "replay-reference")))
         return Replay(

@@ -42,6 +42,7 @@ from hcdc.experiments.rival_searches import (
     gaussian_process,
     hyperband,
     one_shot,
+    random_subset,
     replay,
     summed_loss,
     tpe,
@@ -71,6 +72,7 @@ RIVALS: Mapping[str, tuple[Method, tuple[str, ...]]] = {
     "parameters-short-full": (filtered(free=False), ("size",)),
     "jacov-parameters-short-full": (filtered(free=True), ("size", "free")),
     "one-shot": (one_shot, ("supernet",)),
+    "random-subset": (random_subset, ("subset",)),
     "summed-loss": (summed_loss, ("losses",)),
 }
 """The rivals, and what a pool must have for them."""
@@ -118,6 +120,7 @@ def methods(problem: Replay) -> dict[str, Replayer]:
         "fidelities": len(problem.fidelities) > 1,
         "size": problem.size is not None,
         "free": "free" in names,
+        "subset": problem.subset is not None,
         "losses": any(rung.loss is not None for rung in problem.fidelities[:-1]),
         "supernet": problem.supernet is not None,
     }

@@ -29,6 +29,7 @@ WORDS: Mapping[str, str] = {
     "parameters-short-full": "parameters -> short -> full",
     "jacov-parameters-short-full": "jacov + parameters -> short -> full",
     "one-shot": "one-shot supernet (SPOS) -> short -> full",
+    "random-subset": "random subset -> full",
     "summed-loss": "summed training loss (Ru et al.) -> full",
 }
 """The methods in words, in the order of the tables."""
@@ -48,6 +49,8 @@ TRAINING = 60
 """Seconds of a full training on surrogates and graphs."""
 SLACK = 1.25
 """A search is as fast as another if it takes at most so many times its time."""
+MARGIN = 0.02
+"""Non-inferior: the upper bound of the difference in normalised regret is at most this."""
 RESAMPLES = 10_000
 NOT_RUN = "not run"
 
@@ -129,7 +132,8 @@ class Runs:
 
 def plans(method: str) -> bool:
     """Whether a method spends its seconds by a plan for the whole budget."""
-    return method.startswith(("ladder", "one-shot", "summed-loss")) or method.endswith("full")
+    known = ("one-shot", "random-subset", "summed-loss")
+    return method in known or method.startswith("ladder") or method.endswith("full")
 
 
 def cells_table(pool: str) -> Callable[[Sequence[Record]], str]:
@@ -266,6 +270,21 @@ def bootstrap(values: Array) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def difference(apart: Array) -> str:
+    """The mean of differences and its 90 % interval."""
+    if not len(apart):
+        return NOT_RUN
+    low, high = bootstrap(apart)
+    return f"{apart.mean():+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+def non_inferior(apart: Array) -> str:
+    """Whether the upper bound of the mean difference is at most `MARGIN`."""
+    if not len(apart):
+        return NOT_RUN
+    return "yes" if bootstrap(apart)[1] <= MARGIN else "no"
+
+
 def surrogates_table(found: Sequence[Record]) -> str:
     """The ladder against Hyperband on the surrogates: time to its final score, and normalised regret."""
     scaled, rows = normalised(r for r in found if r["pool"] in SURROGATES), []
@@ -279,11 +298,10 @@ def surrogates_table(found: Sequence[Record]) -> str:
             if not len(apart):
                 rows.append([*row, *[NOT_RUN] * 5])
                 continue
-            low, high = bootstrap(apart)
             row += [f"{100 * float((ratio <= SLACK).mean()):.0f} %" for ratio in (own, whole)]
             row += [f"{float(np.median(own)):.2f}"]
             row += [" / ".join(f"{np.mean([r['normal'] for r in some]):.3f}" for some in (ours, theirs))]
-            rows.append([*row, f"{apart.mean():+.3f} [{low:+.3f}, {high:+.3f}]"])
+            rows.append([*row, difference(apart)])
     head = [
         "",
         "tables x seeds",
@@ -309,6 +327,44 @@ def surrogates_all_table(found: Sequence[Record]) -> str:
 def graphs_table(found: Sequence[Record]) -> str:
     """Regret of all methods on NAS-Bench-Graph, in points of test accuracy, over its graphs."""
     return _by_budget(found, {"nasbench-graph": "NAS-Bench-Graph"}, regret, "points below the best")
+
+
+def graphs_against_table(found: Sequence[Record]) -> str:
+    """The ladder against each rival on NAS-Bench-Graph: normalised regret, with graphs as units.
+
+    Seeds are averaged per graph, since the ladder need not have those of its rivals.
+    """
+    runs = Runs(normalised(r for r in found if r["pool"] == "nasbench-graph"), "nasbench-graph")
+    rows = []
+    for rival, words in WORDS.items():
+        for budget in sorted({r["budget"] for r in runs.of(rival)}) if rival != "ladder" else ():
+            ours, theirs = (_normal_by_table(runs.of(name, budget)) for name in ("ladder", rival))
+            apart = np.array([ours[name] - theirs[name] for name in theirs if name in ours])
+            seeds = " / ".join(str(_seeds(runs.of(name, budget))) for name in ("ladder", rival))
+            levels = [f"{np.mean([*some.values()]):.3f}" if some else NOT_RUN for some in (ours, theirs)]
+            rows.append(
+                [
+                    f"{words}, {budget / TRAINING:g} full trainings",
+                    str(len(apart)),
+                    seeds,
+                    " / ".join(levels),
+                    difference(apart),
+                    non_inferior(apart),
+                ]
+            )
+    head = [
+        "the ladder against", "graphs", "seeds, ladder / rival", "normalised regret, ladder / rival",
+        "difference, mean over graphs [90 % interval]", f"non-inferior (upper bound <= {MARGIN:g})",
+    ]  # fmt: skip
+    return table_text(head, rows or [[words, *[NOT_RUN] * 5] for words in WORDS.values()])
+
+
+def _normal_by_table(runs: Sequence[Record]) -> dict[str, float]:
+    """Mean normalised regret over seeds, by table."""
+    found: dict[str, list[float]] = {}
+    for r in runs:
+        found.setdefault(r["table"], []).append(r["normal"])
+    return {name: float(np.mean(some)) for name, some in found.items()}
 
 
 def _by_budget(
@@ -343,5 +399,6 @@ SEARCH_TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {
     "search-surrogates": surrogates_table,
     "search-surrogates-all": surrogates_all_table,
     "search-graphs": graphs_table,
+    "search-graphs-against": graphs_against_table,
 }
 """The tables by name."""

@@ -1,6 +1,6 @@
 """Protocol ``trust-calibration``: do the intervals and verdicts of `hcdc.evaluation.trust` keep their word?
 
-Candidates whose truth is known are probed again and again: 8, 12, 24 or 60 of them, drawn uniformly, or
+Candidates whose truth is known are probed again and again: 8, 16, 24 or 60 of them, drawn uniformly, or
 top-heavy as a search draws them (a third uniformly, the others from the top of the stand-in's ranking, with
 noise of .6 standard deviations). Each resample asks whether the interval holds the true agreement, and if the
 verdict was right. Two controls: truth *shuffled* among the candidates; stand-in *shifted* by two standard
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import functools
 import gzip
 import json
 import logging
@@ -30,7 +31,7 @@ from scipy import stats
 from hcdc.core import ranks, records
 from hcdc.core.errors import InputError
 from hcdc.core.seeds import numpy_stream
-from hcdc.evaluation.trust import LEVEL, Trust, agreement, columns, dimension_agreement
+from hcdc.evaluation.trust import LEVEL, DimensionTrust, Trust, agreement, columns, dimension_agreement
 from hcdc.experiments._command import as_command, check_names, integers, rounded
 from hcdc.truth import Surrogate
 
@@ -43,6 +44,10 @@ HIGH = 0.9
 SIZE = 1000
 """Configurations per table of a surrogate."""
 FIDELITIES = {"lcbench": (3, 6, 12, 25), "rbv2_xgboost": (0.05, 0.1, 0.25, 0.5)}
+DESIGNS = ("uniform", "chosen", "dimensions")
+"""How probes are drawn; the last is uniform too and asks for every dimension."""
+AUDITS = (24, 60, 120)
+"""Probes of the design ``dimensions``."""
 
 
 @dataclass(frozen=True)
@@ -227,13 +232,19 @@ def measure_dimensions(root: Path, name: str, count: int, resamples: int, seed: 
     if name == "lcbench":
         step = [c["learning_rate"] / c["batch_size"] / (1 - c["momentum"]) for c in configs]
         groups = {"learning_rate / batch_size / (1 - momentum)": np.log(step)}
+
+    @functools.cache
+    def known(table: str, fidelity: float) -> tuple[Array, Array, list[DimensionTrust]]:
+        """Stand-in, truth and the agreement that all candidates give."""
+        stand_in, truth = benchmark.score(table, configs, fidelity), benchmark.score(table, configs)
+        whole = dimension_agreement(described, stand_in, np.arange(SIZE), truth, groups=groups)
+        return stand_in, truth, whole
+
     rows = []
     for k in range(resamples):
         table = benchmark.tables[k % len(benchmark.tables)]
-        stand_in = benchmark.score(table, configs, rng.choice(FIDELITIES[name]))
-        truth = benchmark.score(table, configs)
+        stand_in, truth, whole = known(table, rng.choice(FIDELITIES[name]))
         index = rng.permutation(SIZE)[:count]
-        whole = dimension_agreement(described, stand_in, np.arange(SIZE), truth, groups=groups)
         few = dimension_agreement(described, stand_in, index, truth[index], groups=groups)
         for all_, found in zip(whole, few):
             verdicts = [found.verdict == verdict for verdict in ("choose here", "keep open")]
@@ -256,13 +267,15 @@ def run(
     names: Sequence[str],
     out: str | Path,
     *,
-    probes: Sequence[int] = (8, 12, 24, 60),
+    designs: Sequence[str] = DESIGNS,
+    probes: Sequence[int] = (8, 16, 24, 60),
     resamples: int = 1000,
     seed: int = 100,
     root: str | Path | None = None,
 ) -> None:
     """One record per benchmark, number of probes, design and control is appended to ``out``."""
     check_names("--benchmarks", names, BENCHMARKS)
+    check_names("--designs", designs, DESIGNS)
     place = root or os.environ.get("HCDC_DATA")
     if place is None:
         raise InputError("the benchmarks are read from the folder HCDC_DATA, which is not set")
@@ -270,15 +283,16 @@ def run(
         pools = BENCHMARKS[name](Path(place))
         common = {"protocol": PROTOCOL, "case": name, "pools": len(pools), "seed": seed}
         common["environment"] = records.environment()
-        cases = [(count, uniform, "none") for count in probes for uniform in (True, False)]
-        cases += [(24, uniform, control) for control in ("shuffled", "shifted") for uniform in (True, False)]
-        for count, uniform, control in cases:
-            found = measure(pools, count, uniform, control, resamples, seed)
-            design = {"probes": count, "design": "uniform" if uniform else "chosen", "control": control}
-            records.append(out, {**common, **design, **rounded(found)})
-            logging.getLogger("hcdc").info("%s %s %s", name, design, json.dumps(found["spearman"]))
-        for count in (24, 60, 120) if name in FIDELITIES else ():
-            found = measure_dimensions(Path(place), name, count, max(1, resamples // 5), seed)
+        ways = [design for design in designs if design != "dimensions"]
+        cases = [(count, way, "none") for count in probes for way in ways]
+        cases += [(24, way, control) for control in ("shuffled", "shifted") for way in ways]
+        for count, design, control in cases:
+            found = measure(pools, count, design == "uniform", control, resamples, seed)
+            told = {"probes": count, "design": design, "control": control}
+            records.append(out, {**common, **told, **rounded(found)})
+            logging.getLogger("hcdc").info("%s %s %s", name, told, json.dumps(found["spearman"]))
+        for count in AUDITS if name in FIDELITIES and "dimensions" in designs else ():
+            found = measure_dimensions(Path(place), name, count, resamples, seed)
             records.append(out, {**common, "probes": count, "design": "dimensions", **rounded(found)})
 
 
@@ -287,14 +301,15 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--benchmarks", default=",".join(BENCHMARKS))
-    parser.add_argument("--probes", default="8,12,24,60")
+    parser.add_argument("--designs", default=",".join(DESIGNS))
+    parser.add_argument("--probes", default="8,16,24,60")
     parser.add_argument("--resamples", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=100)
     parser.add_argument("--out", required=True, help="the file to which records are appended")
     given = parser.parse_args()
     run(
-        given.benchmarks.split(","), given.out, probes=integers("--probes", given.probes),
-        resamples=given.resamples, seed=given.seed,
+        given.benchmarks.split(","), given.out, designs=given.designs.split(","),
+        probes=integers("--probes", given.probes), resamples=given.resamples, seed=given.seed,
     )  # fmt: skip
 
 

@@ -29,7 +29,8 @@ def trust_table(found: Sequence[Record]) -> str:
                 record["design"],
                 str(record["probes"]),
                 *(_covered(record[name]) for name in ("spearman", "survivors", "fisher", "bootstrap")),
-                *(_percent(record[name]) for name in ("trust_if_high", "trust_if_bad", "trust_wrong")),
+                *(_percent(record[name]) for name in ("trust_if_high", "trust_if_bad")),
+                _share(record["trust_wrong"], record["cases"]["trusted"]),
             ]
         )
     head = ["stand-ins", "probes drawn", "probes", "coverage / width", "among survivors"]
@@ -62,6 +63,11 @@ def _order(record: Record) -> tuple[Any, ...]:
 
 def _covered(part: Record) -> str:
     return f"{100 * part['coverage']:.0f} % / {part['width']:.2f}"
+
+
+def _share(share: float | None, of: int) -> str:
+    """A share and what it is a share of."""
+    return "-" if share is None else f"{_percent(share)} of {of:,}"
 
 
 def _percent(share: float | None) -> str:

@@ -171,12 +171,13 @@ def planned(
     best = allocate(worlds, used, prices, left, limits)
     gain = best.value - plain if best is not None else 0.0
     pays = best is not None and gain >= MARGIN
-    chance = None
+    spread, chance = best, None
     if best is not None:
+        limited = allocate(worlds, used, prices, left, _limits(used, prices, budget))
+        spread = limited if limited is not None and any([*limited.sizes.values()][:-1]) else best
         fresh = PriorWorlds(len(used), int(min(size, MOST)), numpy_stream(0, "plan", "chance"), CHANCES)
-        chance = fresh.chance([*best.sizes.values()], affordable, numpy_stream(0, "plan", "random"))
-    if best is not None and pays:
-        spread = allocate(worlds, used, prices, left, _limits(used, prices, budget)) or best
+        chance = fresh.chance([*spread.sizes.values()], affordable, numpy_stream(0, "plan", "random"))
+    if spread is not None and pays:
         sizes |= scored | {name: int(min(count, size)) for name, count in spread.sizes.items()}
         sizes[names[-1]] += round(reserve / full)
         first = next(name for name in names if sizes[name])

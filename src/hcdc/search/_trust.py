@@ -20,6 +20,7 @@ from hcdc.core.seeds import check_seed, check_whole, derive, numpy_stream
 from hcdc.core.trusted import Trust
 from hcdc.datasets import CondensedDataset, FullData
 from hcdc.evaluation import checked_judges, task_of
+from hcdc.evaluation.trust import FEWEST as ENOUGH
 from hcdc.evaluation.trust import LEVEL, agreement
 from hcdc.search._audits import by_dimension
 from hcdc.search._dimensions import described
@@ -44,7 +45,7 @@ def trust(
     full: FullData | None = None,
     *,
     rung: str | CondensedDataset | os.PathLike[str] = "subset:0.1",
-    probes: int = 12,
+    probes: int = ENOUGH,
     against: str = "full",
     confirm: int = 0,
     groups: Mapping[str, str] | None = None,
@@ -65,7 +66,7 @@ def trust(
         full: The full data of an objective.
         rung: The stand-in of an objective: ``"subset:0.1"``, ``"short:0.25"``, ``"short:3"`` or a condensed
             data set.
-        probes: Trainings to compare with; 12 or more are needed for "trust", and 60 tell much per dimension.
+        probes: Trainings to compare with; 16 or more are needed for "trust", and 60 tell much per dimension.
         against: What stands for the truth: ``"full"``, or a short training such as ``"short:0.25"``, of which
             more can be paid.
         confirm: So many probes are trained in full too, if ``against`` is not ``"full"``; ``found.confirmed``
@@ -86,7 +87,7 @@ def trust(
     check_whole("probes", probes, 0)
     if probes < FEWEST:
         raise InputError(
-            f"probes {probes}: at least {FEWEST} are needed for an interval, and 12 to trust a stand-in"
+            f"probes {probes}: at least {FEWEST} are needed for an interval, and {ENOUGH} to trust a stand-in"
         )
     _check_confirm(against, confirm, probes)
     design = Design(probes, against, confirm, parse_groups(groups), seed)

@@ -178,7 +178,7 @@ def probing_cost(plan: Plan, config: Probing, task: Task, device: torch.device |
     words += f": about {duration(spent)} {FEW}"
     on_copy = Expense(words, spent, copy_trainings=count * seeds)
     if plan.truth is None:
-        return [on_copy, full_trainings(probes, task, space, plan.full, device)]
+        return [on_copy, full_trainings(probes, training_seconds(task, space, plan.full, device))]
     clock = sum(plan.truth.seconds(each) for each in probe_configs(space, probes, plan.seed))
     told = f"{probes} full-data results from the table ({clock:,.0f} s by its own clock)"
     return [on_copy, Expense(told, 0.0)]

@@ -22,8 +22,8 @@ from hcdc.evaluation.trust._intervals import (
 
 LEVEL = 0.7
 """Rank correlation from which a stand-in may choose; where "trust" is said, the truth is at least this."""
-FEWEST = 12
-"""Probes without which nothing is trusted."""
+FEWEST = 16
+"""Probes without which nothing is trusted: of 12, too many agree by luck on a stand-in just below `LEVEL`."""
 USELESS = 0.3
 """Rank correlation below which a stand-in is not worth its price."""
 GROUPS = 2000
@@ -85,12 +85,13 @@ def agreement(
 def judge(estimate: RankEstimate, probes: int) -> tuple[str, str]:
     """The verdict on a stand-in and its reason.
 
-    "trust" needs `FEWEST` probes and a 95 % interval at or above `LEVEL`, so a stand-in below it should be
-    trusted in 2.5 % of cases. "no" needs a 90 % interval below `USELESS`. "keep open" needs one above 0: the
-    stand-in may discard candidates, but not choose among the rest.
+    "trust" needs `FEWEST` probes and a 95 % interval at or above `LEVEL`, by its own error and by that of a
+    normal copula, so a stand-in below it should be trusted in at most 2.5 % of cases. "no" needs a 90 %
+    interval below `USELESS`. "keep open" needs one above 0: the stand-in may discard candidates, but not
+    choose among the rest.
     """
     low, high = estimate.interval(0.9)
-    surely = estimate.interval(0.95)[0]
+    surely = estimate.surely(0.95)
     told = f"from {probes} probes the rank correlation is {estimate.rho:.2f} ({low:.2f} to {high:.2f})"
     if math.isnan(estimate.rho):
         return "unknown", f"{probes} probes with equal or too few scores have no rank correlation"
@@ -99,7 +100,8 @@ def judge(estimate: RankEstimate, probes: int) -> tuple[str, str]:
     if high < USELESS:
         return "no", f"{told}, below {USELESS:g}"
     if low > 0:
-        return "keep open", f"{told}: above 0, but perhaps below {LEVEL:g}"
+        few = f"surely {LEVEL:g} or more, but fewer than {FEWEST} probes are not trusted"
+        return "keep open", f"{told}: {few if surely >= LEVEL else f'above 0, but perhaps below {LEVEL:g}'}"
     return "unknown", f"{told}, which may be chance"
 
 

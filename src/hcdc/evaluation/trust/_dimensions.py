@@ -17,11 +17,13 @@ from hcdc.core.configs import Config
 from hcdc.core.ranks import standard
 from hcdc.core.seeds import numpy_stream
 from hcdc.core.trusted import DimensionTrust
-from hcdc.evaluation.trust._agreement import FEWEST, LEVEL
+from hcdc.evaluation.trust._agreement import LEVEL
 from hcdc.spaces import Dimension
 
 Array = NDArray[np.float64]
 
+FEWEST = 12
+"""Audits without which every dimension is unknown."""
 DRAWS = 2000
 SPREADS = (0.05, 0.15, 0.3, 0.6)
 """Possible standard deviations of an effect on delta; audits weigh them."""
