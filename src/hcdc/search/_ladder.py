@@ -27,6 +27,7 @@ from hcdc.search._prices import Prices
 from hcdc.search._problem import STEEP, Outcome, Problem, Rung
 from hcdc.search._sampler import Sampler
 from hcdc.search._settings import LadderSettings
+from hcdc.search._size import hoped
 from hcdc.search._store import Store
 from hcdc.search._summary import summary
 
@@ -54,6 +55,8 @@ TRIFLE = 0.01
 AUDITING, FEWEST_AUDITS = 0.12, 8
 """At most this share of the budget is for audits in full; a rung between is too dear if it would not pay for
 so many of its candidates."""
+MOST = 0.2
+"""Largest share of the budget for one full training, while cheaper ones can be had."""
 
 
 class Ladder:
@@ -295,6 +298,8 @@ class Ladder:
         self._thin()
         for below, rung in zip([None, *self.kept], self.kept):
             sample = sample[: self._audit_size(rung)]
+            if rung is self.full and below is not None:  # one of them may take half of the budget
+                sample = self.prices.first_within(rung, sample, AUDITING * self.budget)
             if below is not None:
                 place = self.paid.index(rung) - 1
                 self.audits[self.paid[place].name] = self.store.note(f"audit {below.name}", sample)
@@ -397,13 +402,17 @@ class Ladder:
             entered = range(len(self.board.configs)) if below is None else self.board.scored(below.name)
             scored = {*self.board.outcomes[rung.name], *self.board.outcomes[self.full.name]}
             eligible = np.array([i for i in entered if i not in scored], np.int64)
-            if not self.evaluate(rung, self._picks(eligible, min(step, count - start), rng)):
+            if rung is self.full:
+                features = self.board.features(self.free)
+                eligible = self.prices.bearable(rung, eligible, MOST * self.budget, features)
+            some = hoped(self, rung, eligible)
+            if not self.evaluate(rung, self._picks(eligible, some, min(step, count - start), rng)):
                 return
 
-    def _picks(self, eligible: Index, count: int, rng: np.random.Generator) -> list[int]:
-        """The candidates that promise most per second; random ones if the cheapest rung in use has no score.
+    def _picks(self, eligible: Index, some: Index, count: int, rng: np.random.Generator) -> list[int]:
+        """The candidates that promise most per second, two thirds of them among ``some``.
 
-        That happens when the rungs below it were dropped before it was needed.
+        Random ones if the cheapest rung in use has no score, because the rungs below it were dropped before.
         """
         names = [rung.name for rung in self.kept]
         if not np.isfinite(self.board.scores(names[0])).any():
@@ -411,7 +420,10 @@ class Ladder:
         outlook = Posterior(self.board, names, self.free, self.settings.draws, rng).outlook
         best = max(outlook[0, self.board.scored(self.full.name)], default=0.0)
         costs = self.prices.logs(self.board.features(self.free))
-        return improving(outlook, eligible, count, best, costs[eligible])
+        first = count - count // 3 if len(some) < len(eligible) else 0
+        picks = improving(outlook, some, first, best, costs[some])
+        rest = np.setdiff1d(eligible, picks)
+        return picks + improving(outlook, rest, count - len(picks), best, costs[rest])
 
     def _drop(self, sizes: Mapping[str, int], waves: int) -> None:
         """Drop rungs that the best plan does not use, and those not shown to add to what is free."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hcdc.search._board import Board
+from hcdc.search._board import Board, Index
 from hcdc.search._problem import Array, Rung
 
 RECENT, PAIRS = 24, 4
@@ -63,6 +63,30 @@ class Prices:
             if seconds := self._taken(other, index):
                 return max(price, price * seconds / self._mean_of_both(other, rung))
         return price
+
+    def first_within(self, rung: Rung, sample: Sequence[int], limit: float) -> list[int]:
+        """The first of a sample, until together they are expected to take more than ``limit`` seconds."""
+        price = self.of(rung)
+        needed = np.cumsum([self.expected(rung, i, price) for i in sample])
+        return list(sample[: int((needed <= limit * (1 + 1e-9)).sum())])
+
+    def bearable(self, rung: Rung, eligible: Index, limit: float, features: Array) -> Index:
+        """The candidates that are expected to take at most ``limit`` seconds, else the cheapest of them.
+
+        All where all cost about the same: a limit on the mean price would leave nothing to choose.
+
+        Args:
+            rung: The rung.
+            eligible: The candidates.
+            limit: Seconds.
+            features: Standardised features of all candidates ``[n, f]``.
+        """
+        if not len(eligible) or not self.logs(features).any():
+            return eligible
+        price = self.of(rung)
+        needed = np.array([self.expected(rung, i, price) for i in eligible.tolist()])
+        found: Index = eligible[needed <= max(limit, needed.min())]
+        return found
 
     def affine(self, rung: Rung, index: int) -> float:
         """Seconds of a candidate on a rung from what it took on the two closest rungs below, as a fixed part
@@ -137,6 +161,6 @@ class Prices:
 
     def _mean_of_both(self, low: Rung, high: Rung) -> float:
         """Mean seconds on a rung of the candidates that set the price of a more expensive one."""
-        own = self._seconds(low)
-        seen = [own[i] for i in list(self._seconds(high))[1:][-RECENT:] if own.get(i)]
+        own, trained = self._seconds(low), list(self._seconds(high))
+        seen = [own[i] for i in (trained[1:] or trained)[-RECENT:] if own.get(i)]
         return float(np.mean(seen)) if seen else self.of(low)

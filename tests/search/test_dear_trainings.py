@@ -1,0 +1,75 @@
+"""Candidates whose full training would take much of the budget."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+from tests.search.problems import Square
+
+from hcdc.search import Ladder
+
+DEAR = 12
+
+
+class Lopsided(Square):
+    """One candidate in four costs twelve times as much as the others, on both rungs."""
+
+    def __init__(self, factor=DEAR):
+        super().__init__(grid=12)
+        self.factor = factor
+        for rung in self.rungs:
+            rung.run = functools.partial(self._priced, rung.run)
+
+    def _priced(self, run, configs, seed):
+        for outcome in run(configs, seed):
+            factor = self.factor if outcome.config["x"] > 0.75 else 1
+            yield dataclasses.replace(outcome, seconds=outcome.seconds * factor)
+
+
+def scored(factor=DEAR):
+    """A ladder with scores of every third candidate on the cheap rung, and one full training."""
+    ladder = Ladder(Lopsided(factor), 600.0)
+    every = ladder.board.add(ladder.problem.candidates())
+    ladder.evaluate(ladder.paid[0], every[::3])
+    ladder.evaluate(ladder.full, every[:1])
+    dear = np.array([config["x"] > 0.75 for config in ladder.board.configs])
+    return ladder, np.array(every[3::3]), dear
+
+
+def test_full_trainings_that_would_take_much_of_the_budget_are_left_out():
+    ladder, eligible, dear = scored()
+    features = ladder.board.features()
+    found = ladder.prices.bearable(ladder.full, eligible, 120.0, features)
+    assert found.tolist() == eligible[~dear[eligible]].tolist()
+    assert len(ladder.prices.bearable(ladder.full, eligible, 300.0, features)) == len(eligible)
+
+
+def test_if_all_are_dear_the_cheapest_stay():
+    ladder, eligible, dear = scored()
+    found = ladder.prices.bearable(ladder.full, eligible, 1.0, ladder.board.features())
+    assert found.tolist() == eligible[~dear[eligible]].tolist()
+
+
+def test_nothing_is_left_out_where_all_cost_the_same():
+    ladder, eligible, _ = scored(factor=1)
+    assert ladder.prices.bearable(ladder.full, eligible, 1.0, ladder.board.features()) is eligible
+
+
+def test_audits_in_full_end_before_they_take_too_much():
+    ladder, eligible, dear = scored()
+    sample = [*eligible[~dear[eligible]][:2].tolist(), *eligible[dear[eligible]][:1].tolist(), 3]
+    assert ladder.prices.first_within(ladder.full, sample, 100.0) == sample[:2]
+    assert ladder.prices.first_within(ladder.full, sample, 40.0) == sample[:2]
+    assert ladder.prices.first_within(ladder.full, sample, 39.0) == sample[:1]
+    assert ladder.prices.first_within(ladder.full, sample, 1000.0) == sample
+
+
+def test_a_search_trains_no_candidate_that_it_knows_to_be_dear():
+    for seed in range(2):
+        ladder = Ladder(Lopsided(), 600.0, seed)
+        ladder.climb()
+        cheap, full = (ladder.board.outcomes[rung.name] for rung in ladder.paid)
+        assert len(full) > 4
+        assert max(outcome.seconds for i, outcome in full.items() if i in cheap) < 120
