@@ -6,9 +6,11 @@ import dataclasses
 import functools
 
 import numpy as np
+import pytest
 from tests.search.problems import Square
 
 from hcdc.search import Ladder
+from hcdc.search._prices import Prices
 
 DEAR = 12
 
@@ -66,10 +68,50 @@ def test_audits_in_full_end_before_they_take_too_much():
     assert ladder.prices.first_within(ladder.full, sample, 1000.0) == sample
 
 
-def test_a_search_trains_no_candidate_that_it_knows_to_be_dear():
+def most_seconds(seed):
+    """The longest full training of a search, among candidates known from the cheap rung, and their number."""
+    ladder = Ladder(Lopsided(), 600.0, seed)
+    ladder.climb()
+    cheap, full = (ladder.board.outcomes[rung.name] for rung in ladder.paid)
+    return max(outcome.seconds for i, outcome in full.items() if i in cheap), len(full)
+
+
+def test_a_search_trains_no_candidate_that_it_knows_to_be_dear(monkeypatch):
+    for seconds, trained in map(most_seconds, range(2)):
+        assert seconds < 120
+        assert trained > 4
+    monkeypatch.setattr(Prices, "bearable", lambda self, rung, eligible, limit, features: eligible)
+    monkeypatch.setattr(Prices, "first_within", lambda self, rung, sample, limit: list(sample))
+    assert most_seconds(0)[0] == 240
+
+
+class Rising(Square):
+    """The better a candidate, the more its trainings cost: .6 to 1.4 times the mean."""
+
+    def __init__(self):
+        super().__init__(grid=12)
+        for rung in self.rungs:
+            rung.run = functools.partial(self._priced, rung.run)
+
+    def _priced(self, run, configs, seed):
+        for outcome in run(configs, seed):
+            factor = 1.4 + 0.8 * self.truth(outcome.config)
+            yield dataclasses.replace(outcome, seconds=outcome.seconds * factor)
+
+
+@pytest.mark.parametrize("budget", [90.0, 130.0])
+def test_a_small_budget_leaves_out_no_ordinary_candidate(budget, monkeypatch):
+    """With less than ten trainings a part of the budget is less than one of them takes."""
+    left = []
+    bearable = Prices.bearable
+
+    def watched(self, rung, eligible, limit, features):
+        found = bearable(self, rung, eligible, limit, features)
+        left.append(len(eligible) - len(found))
+        return found
+
+    monkeypatch.setattr(Prices, "bearable", watched)
     for seed in range(2):
-        ladder = Ladder(Lopsided(), 600.0, seed)
-        ladder.climb()
-        cheap, full = (ladder.board.outcomes[rung.name] for rung in ladder.paid)
-        assert len(full) > 4
-        assert max(outcome.seconds for i, outcome in full.items() if i in cheap) < 120
+        Ladder(Rising(), budget, seed).climb()
+    assert left
+    assert not any(left)

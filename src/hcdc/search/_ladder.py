@@ -55,8 +55,9 @@ TRIFLE = 0.01
 AUDITING, FEWEST_AUDITS = 0.12, 8
 """At most this share of the budget is for audits in full; a rung between is too dear if it would not pay for
 so many of its candidates."""
-MOST = 0.2
-"""Largest share of the budget for one full training, while cheaper ones can be had."""
+MOST, DEAR = 0.2, 2.0
+"""Largest share of the budget for one full training while cheaper ones can be had; one that takes at most
+``DEAR`` times the mean is never too dear, as good candidates often cost more."""
 
 
 class Ladder:
@@ -184,9 +185,8 @@ class Ladder:
 
     def _affordable(self, rung: Rung, indices: Sequence[int], repeat: int) -> list[int]:
         """The candidates that the budget has room for, in order, without those that are too dear."""
-        left, price, found = self.end(repeat) - self.seconds, self.prices.of(rung), []
-        for i in indices:
-            seconds = self.prices.expected(rung, i, price)
+        left, found = self.end(repeat) - self.seconds, []
+        for i, seconds in zip(indices, self.prices.expected(rung, indices).tolist()):
             if math.isnan(seconds) or seconds <= left:
                 left -= 0.0 if math.isnan(seconds) else seconds
                 found.append(int(i))
@@ -404,7 +404,8 @@ class Ladder:
             eligible = np.array([i for i in entered if i not in scored], np.int64)
             if rung is self.full:
                 features = self.board.features(self.free)
-                eligible = self.prices.bearable(rung, eligible, MOST * self.budget, features)
+                limit = max(MOST * self.budget, DEAR * self.prices.of(rung))
+                eligible = self.prices.bearable(rung, eligible, limit, features)
             some = hoped(self, rung, eligible)
             if not self.evaluate(rung, self._picks(eligible, some, min(step, count - start), rng)):
                 return
@@ -458,7 +459,7 @@ class Ladder:
         """
         best = [self.board.add([outcome.config])[0] for outcome in self._best_full()]
         finalists = best[: self.settings.finalists]
-        again = [self.prices.expected(self.full, i) for i in finalists]
+        again = self.prices.expected(self.full, finalists).tolist()
         if len(finalists) > 1 and self.seconds + sum(again) + max(again) <= OVER * self.budget:
             trained = [self._again(i, 1) for i in finalists]
             self.compared = all(trained)

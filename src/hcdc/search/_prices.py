@@ -46,28 +46,29 @@ class Prices:
                 return known * rung.share / other.share
         return math.nan
 
-    def expected(self, rung: Rung, index: int, price: float | None = None) -> float:
-        """Seconds that a candidate should take on a rung: the mean, or more if it was expensive elsewhere.
+    def expected(self, rung: Rung, some: Sequence[int]) -> Array:
+        """Seconds that candidates should take on a rung ``[n]``: the mean, or more if they were expensive
+        elsewhere.
 
         Good candidates are often expensive, such as large networks, so the mean would overrun the budget.
-
-        Args:
-            rung: The rung.
-            index: The candidate.
-            price: Its price, if it is at hand.
         """
-        if (own := self._taken(rung, index)) is not None:
-            return own
-        price = self.of(rung) if price is None else price
-        for other in reversed(self.paid[: self.paid.index(rung)] if rung in self.paid else []):
-            if seconds := self._taken(other, index):
-                return max(price, price * seconds / self._mean_of_both(other, rung))
-        return price
+        price, own = self.of(rung), self._seconds(rung)
+        others = reversed(self.paid[: self.paid.index(rung)] if rung in self.paid else [])
+        below = [(self._seconds(other), self._mean_of_both(other, rung)) for other in others]
+
+        def one(index: int) -> float:
+            if index in own:
+                return own[index]
+            for seconds, mean in below:
+                if taken := seconds.get(index):
+                    return max(price, price * taken / mean)
+            return price
+
+        return np.array([one(index) for index in some], np.float64)
 
     def first_within(self, rung: Rung, sample: Sequence[int], limit: float) -> list[int]:
         """The first of a sample, until together they are expected to take more than ``limit`` seconds."""
-        price = self.of(rung)
-        needed = np.cumsum([self.expected(rung, i, price) for i in sample])
+        needed = np.cumsum(self.expected(rung, sample))
         return list(sample[: int((needed <= limit * (1 + 1e-9)).sum())])
 
     def bearable(self, rung: Rung, eligible: Index, limit: float, features: Array) -> Index:
@@ -83,8 +84,7 @@ class Prices:
         """
         if not len(eligible) or not self.logs(features).any():
             return eligible
-        price = self.of(rung)
-        needed = np.array([self.expected(rung, i, price) for i in eligible.tolist()])
+        needed = self.expected(rung, eligible.tolist())
         found: Index = eligible[needed <= max(limit, needed.min())]
         return found
 

@@ -9,7 +9,7 @@ import numpy as np
 from hcdc.core.ranks import standard_ranks
 from hcdc.core.seeds import numpy_stream
 from hcdc.search._board import HINT_LOWEST, Index
-from hcdc.search._problem import Rung
+from hcdc.search._problem import Array, Rung
 
 if TYPE_CHECKING:
     from hcdc.search._ladder import Ladder
@@ -27,17 +27,17 @@ def hoped(ladder: Ladder, rung: Rung, eligible: Index) -> Index:
     proved itself: before, it has too few scores to find out by itself that size helps. Everything is eligible
     where no size is known, or where audits say otherwise.
     """
-    hint = ladder.board.hint(ladder.free)
-    if rung is not ladder.kept[0] or rung is ladder.full or not hint.shape[1]:
+    if rung is not ladder.kept[0] or rung is ladder.full or ladder.pays(rung):
         return eligible
-    if ladder.pays(rung) or _overruled(ladder, rung):
+    hint = ladder.board.hint(ladder.free)
+    if not hint.shape[1] or _overruled(ladder, rung, hint):
         return eligible
     most = int(PART * ladder.budget / ladder.prices.of(rung))
     ties = numpy_stream(ladder.seed, "size").random(len(hint))
     return np.intersect1d(eligible, np.lexsort((ties, -hint[:, 0]))[:most])
 
 
-def _overruled(ladder: Ladder, rung: Rung) -> bool:
+def _overruled(ladder: Ladder, rung: Rung, hint: Array) -> bool:
     """Whether a uniform sample says that larger is not better on a rung, in spite of what is hoped.
 
     The slope of normal scores on the normal scores of sizes, in a regression with as many further
@@ -45,6 +45,6 @@ def _overruled(ladder: Ladder, rung: Rung) -> bool:
     """
     scores = ladder.board.scores(rung.name)
     audits = [i for i in ladder.sample if np.isfinite(scores[i])]
-    sizes = ladder.board.hint(ladder.free)[audits, 0]
+    sizes = hint[audits, 0]
     seen = float((sizes - sizes.mean()) @ standard_ranks(scores[audits])) if audits else 0.0
     return WORTH * HINT_LOWEST + seen <= 0
