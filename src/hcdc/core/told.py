@@ -180,7 +180,7 @@ def plan_lines(plan: SearchPlan) -> Lines:
         for rung in plan.rungs
         if rung.candidates
     ]
-    if plan.chance is not None:
+    if plan.pays and plan.chance is not None:
         lines.append(("chance", f"{plan.chance:.0%} to beat random search with full trainings"))
     verdict = "a ladder should pay here" if plan.pays else "do not search with a ladder here"
     return [*lines, ("memory", f"{plan.memory_gib:.1f} GiB"), ("verdict", f"{verdict}: {plan.why}")]
