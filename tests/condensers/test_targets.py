@@ -29,7 +29,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.posterior import Results, corrected, expected_scores
 from hcdc.core.ranks import spearman, standard, standard_ranks
 from hcdc.datasets import data
-from hcdc.spaces import NASBench201
+from hcdc.spaces import GraphNAS, NASBench201
 from hcdc.tasks import ImageTask
 
 __all__ = ["short_recipes"]
@@ -211,6 +211,24 @@ def test_figures_that_are_not_defined_are_left_out(digits, monkeypatch):
     assert set(whole) - set(found) == {"jacov"}
     assert found["synflow"][0] == -np.inf  # the worst, not unknown
     np.testing.assert_array_equal(found["synflow"][1:], whole["synflow"][1:])
+
+
+def test_scores_that_only_some_candidates_have_are_left_out(short_recipes):
+    """Networks of GraphNAS mix activations, and only those with a ReLU have the score naswot."""
+    task, space = tiny_task(), GraphNAS()
+    every = sorted(
+        space.sample(8, np.random.default_rng(0)), key=lambda config: "relu" not in config.values()
+    )
+    assert "naswot" in free_figures(task, space, every[:1])
+    assert "naswot" not in free_figures(task, space, every[-1:])
+    found = free_figures(task, space, every)
+    assert "naswot" not in found
+    assert {"jacov", "synflow"} <= set(found)
+    small = condense(
+        task, space, train_size=6, val_size=6, val_method="probes", truth_epochs=2,
+        options={"probes": 4, "companions": 8, "target": "model", "probe_steps": 2},
+    )  # fmt: skip
+    assert len(small.val) == 6
 
 
 def test_copied_figures_are_means_over_repeats_and_finite(digits):

@@ -129,23 +129,25 @@ def outline(space: Space, config: Config) -> list[float]:
 def free_figures(task: Task, space: Space, configs: Sequence[Config], seed: int = 0) -> dict[str, Array]:
     """Figures of untrained candidates of which more promises more, by name ``[n]`` each.
 
-    Training-free scores that are not defined for these networks are left out.
+    Training-free scores that are not defined for all of these networks are left out.
     """
     count = [space.parameter_count(config, task.features, task.num_classes or 1) or 0 for config in configs]
     promises = [space.promises(config) for config in configs]
     found = {"parameters": count, **{name: [one[name] for one in promises] for name in promises[0]}}
-    scores = free_scores(task, space, configs, _defined(task, space, configs[0], seed), seed)
+    scores = _defined_scores(task, space, configs, seed)
     every = {name: np.asarray(values, np.float64) for name, values in {**found, **scores}.items()}
     return {name: np.where(np.isnan(values), -np.inf, values) for name, values in every.items()}
 
 
-def _defined(task: Task, space: Space, config: Config, seed: int) -> list[str]:
-    """Which of `FREE` are defined for a space's networks."""
-    found = []
-    for name in FREE if not task.without_gradients() else ():
+def _defined_scores(task: Task, space: Space, configs: Sequence[Config], seed: int) -> dict[str, list[float]]:
+    """Those of `FREE` that are defined for every candidate, not only for the first."""
+    names = () if task.without_gradients() else FREE
+    with suppress(InputError):
+        return free_scores(task, space, configs, names, seed)
+    found: dict[str, list[float]] = {}
+    for name in names:
         with suppress(InputError):
-            free_scores(task, space, [config], [name], seed)
-            found.append(name)
+            found |= free_scores(task, space, configs, [name], seed)
     return found
 
 
