@@ -251,7 +251,7 @@ def test_companions_of_the_model_have_its_scores_alone(digits):
     networks = [lambda data, k=k: k * torch.nn.functional.one_hot(data.y, 10).float()[None] for k in range(6)]
     expected = np.array([0.3, 0.1, 0.9, -1.0, 0.4, 0.2])
     for name, loss in (("model", 0.0), ("ridge", 1.0)):
-        found = make_companions(digits, networks, expected, 0, Probing(target=name))
+        found = make_companions(digits, networks, expected, 0, Probing(target=name, companions=6))
         real = copied_figures(digits, networks, digits.pool(2000, 0))["loss"]
         np.testing.assert_allclose(found.scores, standard(expected) + loss * standard(real), atol=1e-5)
 
@@ -281,6 +281,16 @@ def test_unknown_choices_are_refused():
         Probing(target="modle")
     with pytest.raises(InputError, match="objective 'best' is not known"):
         Probing(objective="best")
+
+
+@pytest.mark.parametrize("way", ["probes", "weighted"])
+def test_the_model_without_companions_is_refused_before_any_work(way):
+    def planned(**options):
+        return plan(tiny_task(), GRAPHS, train_size=6, val_method=way, options={"probes": 5, **options})
+
+    with pytest.raises(InputError, match=f"target 'model' of val_method '{way}' .* companions=60"):
+        planned(target="model")
+    assert planned(target="model", companions=60).way.target == "model"
 
 
 # --- networks that several plans share ----------------------------------------------------------------------

@@ -198,7 +198,7 @@ class Probing(Settings):
         calibrate: Let the probes choose the recipe on the copy, see `choose_recipe`.
         target: What companions are expected to reach, see `TARGETS`: ``"ridge"``, a ridge regression on the
             probes plus minus the real loss; ``"model"``, the posterior mean of `hcdc.core.posterior` given
-            everything known.
+            everything known. Needs ``companions``.
         objective: What S_val minimises, see `OBJECTIVES`: ``"correlation"`` with the ranks of the target, or
             ``"top"``, a Bradley-Terry loss weighted toward the top of the target.
     """
@@ -215,3 +215,11 @@ class Probing(Settings):
     calibrate: bool = False
     target: str = setting("ridge", choices=("ridge", "model"))
     objective: str = setting("correlation", choices=("correlation", "top"))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.target == "model" and not self.companions:
+            raise InputError(
+                f"target 'model' of {self.owner()} scores companions, and there are none; add some, e.g. "
+                "companions=60, or leave target out"
+            )
