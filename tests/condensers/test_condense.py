@@ -64,6 +64,29 @@ def test_copies_may_share_one_s_train(tmp_path):
     )
 
 
+def test_a_file_without_later_settings_is_that_of_the_same_command():
+    """Only defaults stand for what its version did not have."""
+
+    def planned(method="gcondx", **options):
+        given = {"train_size": 6, "val_size": 6, "train_method": method, "val_method": "probes"}
+        quick = {"probes": 4, "probe_steps": 2, **options}
+        return plan(tiny_task(), SPACE, options=quick, truth_epochs=2, **given)
+
+    def without(part, *names):
+        settings = {k: v for k, v in small.meta["settings"][part].items() if k not in names}
+        meta = {**small.meta, "settings": {**small.meta["settings"], part: settings}}
+        return dataclasses.replace(small, meta=meta)
+
+    small = planned("random").run()
+    older = without("val", "factors", "target", "objective")
+    assert planned("random").made(small)
+    assert planned("random").made(older)
+    assert not planned("random", objective="top").made(older)
+    assert not planned("random").made(without("val", "probes"))  # the plan has other than the default
+    assert not planned("random", probes=5).made(older)
+    assert not planned("gcondx").made(older)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

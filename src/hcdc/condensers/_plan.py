@@ -92,11 +92,16 @@ class Plan:
         return content_key({**own, "train": self.meta["settings"]["train"], "train_size": self.train_size})
 
     def made(self, small: CondensedDataset) -> bool:
-        """Whether a condensed data set was made by this plan."""
+        """Whether a condensed data set was made by this plan, perhaps before some settings existed."""
         planned = {**self.meta, "train_size": self.train_size}
         if small.val is not None:
             planned["val_size"] = self.val_size
-        found = small.meta
+        stored = small.meta["settings"]
+        settings = {
+            "train": self.reducer.completed(stored["train"]),
+            "val": self.way.completed(stored["val"]) or None,
+        }
+        found = {**small.meta, "settings": settings}
         if tried := found.get("recipes_tried"):  # the first was planned; the file holds the best
             found = {**found, "calibrated_recipe": tried[0]["recipe"]}
         plain = json.loads(json.dumps(jsonable(planned)))

@@ -150,3 +150,7 @@ class Settings:
     def settings(self) -> dict[str, Any]:
         """All settings as plain JSON."""
         return dataclasses.asdict(self)
+
+    def completed(self, stored: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Settings read from a file, with the defaults of those that its version did not have yet."""
+        return {**{field.name: field.default for field in dataclasses.fields(self)}, **(stored or {})}
