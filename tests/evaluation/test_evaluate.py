@@ -833,7 +833,8 @@ def test_the_cost_is_told_with_rivals():
         "rival early-stopping", "rival one-seed-full", "rival equal-cost",
     ]  # fmt: skip
     assert all(seconds > 0 for seconds in told.values())
-    assert len(cost(small, TASK, 6, rivals=False).expenses) == 2
+    for count in (6, np.int64(6)):
+        assert len(cost(small, TASK, count, rivals=False).expenses) == 2
 
 
 def test_the_cost_leaves_out_what_is_cached(tmp_path, monkeypatch):

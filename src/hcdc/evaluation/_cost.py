@@ -32,8 +32,8 @@ def cost(
 
     Candidates that are listed are looked up in the cache: those that it has cost no full training.
     """
-    space, listed = from_spec(small.meta["space"]), None if isinstance(candidates, int) else candidates
-    count = candidates if isinstance(candidates, int) else len(candidates)
+    space, listed = from_spec(small.meta["space"]), candidates if isinstance(candidates, Sequence) else None
+    count = len(candidates) if isinstance(candidates, Sequence) else candidates
     context = Context(small, task, space, judges(small, space, 2, 0)[0], device=device, truth=truth)
     on_copy = training_seconds(task, space, context.calibrated, device, len(small.train))
     found = [_expense(f"{count} candidates trained on the copy", count * on_copy)]
