@@ -194,6 +194,12 @@ def test_a_set_is_split_within_its_classes(sources):
     [
         ({"methods": "hcdc,nearest"}, "--set methods 'nearest' is not known"),
         ({"modes": "probes,nearest"}, "--set modes 'nearest' is not known"),
+        (
+            {"modes": "probes,weighted+top+long"},
+            "'weighted+top+long': change 'long' sets probe_steps, which val_method 'weighted' does not have",
+        ),
+        ({"modes": "aligned+model"}, "change 'model' sets target, which val_method 'aligned' does not have"),
+        ({"modes": "probes+model"}, "target 'model' of val_method 'probes' scores companions"),
         ({"recipes": "best"}, "--set recipes 'best' is not known"),
         ({"nearest.k": 1}, "method of --set 'nearest' is not known"),
         ({"hcdc.companion": 0}, "'companion' is not known; did you mean 'companions'"),

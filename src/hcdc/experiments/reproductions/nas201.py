@@ -23,7 +23,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import torch
 
-from hcdc.condensers import VALIDATIONS, Plan, plan
+from hcdc.condensers import VALIDATIONS, Plan, Validation, plan
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError
 from hcdc.core.ranks import calibration, spearman
@@ -217,6 +217,8 @@ class NAS201(Reproduction):
             way, *changes = mode.split("+")
             check_names("--set modes", [way], MODES)
             check_names("change of --set modes", changes, CHANGES)
+            for change in changes:
+                _check_change(mode, VALIDATIONS[way], change)
         check_names("--set recipes", self.recipes, RECIPES)
         check_names("method of --set", self.options, (*ROWS, "truth"))
         check_names("--set truth", self.options.get("truth", {}), OWN)
@@ -260,6 +262,15 @@ class NAS201(Reproduction):
                 f"{told[0]}; '{TRAINED}': against networks trained here, as many epochs and seeds as asked"
             ]
         return Table(head, rows, told)
+
+
+def _check_change(mode: str, way: type[Validation], change: str) -> None:
+    """Refuse a change of settings that a way does not have."""
+    if lacking := [name for name in CHANGES[change] if name not in way.names()]:
+        raise InputError(
+            f"--set modes '{mode}': change '{change}' sets {' and '.join(lacking)}, which {way.owner()} does "
+            "not have; leave it out"
+        )
 
 
 def _rows(benchmark: str, truth: Record, found: Sequence[Record]) -> list[list[str]]:
