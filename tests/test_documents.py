@@ -21,6 +21,8 @@ from hcdc.search import Executor
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RECORDS = sorted((ROOT / "records").rglob("*.md"))
+CONFLICT = re.compile(r"^(?:<{7}|>{7})", re.M)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
 LIMIT = 20.0
 """Seconds of one core: ten on a free machine, twice that beside other tests."""
@@ -137,6 +139,18 @@ def test_figures_of_the_pages_are_those_of_the_results():
     for page in {*(ROOT / "docs").glob("*/*.md")} - {*results}:
         text = BLOCK.sub("", page.read_text())
         assert not [figure for figure in FIGURE.findall(text) if figure not in known], page.name
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "CHANGELOG.md", *RECORDS], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_a_document_holds_no_marks_of_a_conflict(page):
+    assert not CONFLICT.findall(page.read_text())
+
+
+def test_marks_of_a_conflict_are_found():
+    text = "a\n<<<<<<< HEAD\nb\n=======\nc\n>>>>>>> other\nd <<<<<<< e"
+    assert CONFLICT.findall(text) == ["<<<<<<<", ">>>>>>>"]
 
 
 # --- the notebook -----------------------------------------------------------------------------------------
