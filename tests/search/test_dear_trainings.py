@@ -10,6 +10,7 @@ import pytest
 from tests.search.problems import Square
 
 from hcdc.search import Ladder
+from hcdc.search._ladder import FIRST
 from hcdc.search._prices import Prices
 
 DEAR = 12
@@ -115,3 +116,38 @@ def test_a_small_budget_leaves_out_no_ordinary_candidate(budget, monkeypatch):
         Ladder(Rising(), budget, seed).climb()
     assert left
     assert not any(left)
+
+
+class DearFirst(Square):
+    """The second candidate that is scored costs twelve times as much as all others."""
+
+    def __init__(self):
+        super().__init__(grid=12)
+        self.order: list[float] = []
+        self.rungs[0].run = functools.partial(self._priced, self.rungs[0].run)
+
+    def _priced(self, run, configs, seed):
+        for outcome in run(configs, seed):
+            self.order.append(outcome.seconds)
+            dear = len(self.order) == 2
+            yield dataclasses.replace(outcome, seconds=outcome.seconds * (DEAR if dear else 1))
+
+
+def piloted(budget):
+    """A ladder after its first, uniform sample."""
+    ladder = Ladder(DearFirst(), budget)
+    ladder.board.add(ladder.problem.candidates())
+    ladder._pilot()
+    return ladder
+
+
+def test_one_dear_candidate_does_not_end_the_first_sample():
+    """Its price alone would let the cheap rung have two candidates."""
+    ladder = piloted(160.0)
+    assert len(ladder.board.outcomes["cheap"]) == FIRST
+    assert ladder.spent["cheap"] == FIRST - 1 + DEAR
+
+
+def test_dear_candidates_end_the_first_sample_where_they_take_a_tenth_of_the_budget():
+    ladder = piloted(100.0)
+    assert len(ladder.board.outcomes["cheap"]) == 2

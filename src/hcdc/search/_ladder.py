@@ -45,8 +45,9 @@ EARLY, LATE = 1.5, 0.5
 """In a wave, stand-ins get this many times their even part of the plan, full trainings the second."""
 QUICK = 0.05
 """The model is fitted before each batch of full trainings if that takes at most this share of one."""
-FIRST = 4
-"""Candidates on the cheapest rung before any rung is found too dear."""
+FIRST, STARTING = 4, 0.1
+"""Candidates on the cheapest rung before any rung is found too dear, unless they take this share of the
+budget."""
 PAUSE, MOMENT = 32, 0.002
 """Overhead is counted after so many batches at the latest. Quick trainings of this share of the budget are
 planned together."""
@@ -293,7 +294,9 @@ class Ladder:
             self.evaluate(self.paid[0], sample[number : number + 1])
         self._drop_steep()
         if self.paid[0] in self.kept[:-1]:
-            self.evaluate(self.paid[0], sample[2 : min(FIRST, self._audit_size(self.paid[0]))])
+            for number in range(2, FIRST):
+                if self.spent[self.paid[0].name] < STARTING * self.budget:
+                    self.evaluate(self.paid[0], sample[number : number + 1])
         self.sample = sample
         self._thin()
         for below, rung in zip([None, *self.kept], self.kept):

@@ -183,8 +183,8 @@ def planned(
         first = next(name for name in names if sizes[name])
         why = (
             f"'{first}' tries {sizes[first]:,} candidates where the budget trains {affordable:,} in full; "
-            f"if its ranking proves good, the best is expected {gain:.1f} standard deviations higher than with "
-            "random search"
+            f"if its ranking proves good, the best is expected {gain:.1f} standard deviations higher than "
+            "with random search"
         )
     else:
         sizes[names[-1]] = affordable
