@@ -9,6 +9,7 @@ from scipy import stats
 
 import hcdc
 from hcdc import FullData, InputError
+from hcdc.core.planned import ODDS, raised
 from hcdc.core.seeds import numpy_stream
 from hcdc.search._plan import CHANCES, MARGIN, WORLDS, PriorWorlds, planned
 from hcdc.search._regression import PRIOR_SLOPE
@@ -82,7 +83,7 @@ def test_a_chance_is_stated_where_a_ladder_is_compared():
     assert f" {good.chance:.0%} to beat random search" in str(good)
     assert good.to_json()["chance"] == good.chance
     poor = planned({"short:0.9": 9.0, "full": 10.0}, 600.0, math.inf)
-    assert poor.chance == pytest.approx(0.5, abs=0.08)
+    assert poor.chance == pytest.approx(raised(0.5, ODDS), abs=0.08)
     for few in (planned({"full": 60.0}, 100.0, math.inf), planned({"full": 1.0}, 100.0, 10)):
         assert few.chance is None
         assert "chance" not in str(few)
@@ -98,7 +99,13 @@ def test_the_chance_is_that_of_the_candidates_that_are_told(budget):
     assert short > 0
     worlds = PriorWorlds(2, 2000, numpy_stream(0, "plan", "chance"), CHANCES)
     expected = worlds.chance([short, full - reserve], found.full_trainings, numpy_stream(0, "plan", "random"))
-    assert found.chance == expected
+    assert found.chance == raised(expected, ODDS)
+
+
+def test_what_a_search_learns_multiplies_the_odds():
+    assert raised(0.5, 2.0) == pytest.approx(2 / 3)
+    assert raised(0.25, 3.0) == pytest.approx(0.5)
+    assert (raised(0.0, 2.0), raised(1.0, 2.0)) == (0.0, 1.0)
 
 
 @pytest.fixture

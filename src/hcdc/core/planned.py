@@ -10,6 +10,15 @@ from typing import Any
 from hcdc.core.records import jsonable
 from hcdc.core.told import in_columns, plan_lines
 
+ODDS = 2.0
+"""How much the odds of a search exceed those in the simulated worlds of its plan: it learns from audits and
+from full trainings, and the worlds do not. From replays on eleven pools (``docs/results/trust.md``)."""
+
+
+def raised(chance: float, factor: float) -> float:
+    """A chance whose odds are multiplied by a factor."""
+    return factor * chance / (factor * chance + 1 - chance)
+
 
 @dataclass(frozen=True, kw_only=True)
 class RungPlan:
@@ -47,7 +56,8 @@ class SearchPlan:
         gain: Expected gain of the ladder over random search, in standard deviations of the full score, if its
             stand-ins get all the seconds that they are worth.
         chance: Probability that the ladder with the candidates of ``rungs`` finds a better configuration than
-            random search with full trainings does in the same time; None where no ladder is compared.
+            random search with full trainings does in the same time, with odds multiplied by `ODDS`; None where no
+            ladder is compared.
             Protocol ``plan-reliability`` judges it.
         environment: Where the trial ran.
     """

@@ -3,8 +3,9 @@
 A plan states the probability that a ladder finds a better configuration than random search with full
 trainings in the same time. Replays of both on recorded pools say how often it did: each ladder of a pool,
 table and budget is compared with each random search there, by what the pool judges; ties count half. The plan
-knows the prices, the budget and the number of candidates, but no score. None of its constants was fitted to
-these replays.
+knows the prices, the budget and the number of candidates, but no score. One of its constants comes from an
+earlier version of these replays, `hcdc.core.planned.ODDS`; table ``plan-reliability-apart`` fits it to the
+other pools.
 
     python -m hcdc.experiments.plan_reliability records/search-*.jsonl --copies C.jsonl --out FILE
 

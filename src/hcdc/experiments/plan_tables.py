@@ -8,11 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from numpy.typing import NDArray
+
+from hcdc.core.planned import ODDS, raised
 from hcdc.experiments.markdown import table_text
 
 Record = dict[str, Any]
 EDGES = (0.0, 0.5, 0.6, 0.7, 0.8, 1.0)
 """Ends of the bins of stated chances."""
+FACTORS = np.geomspace(0.5, 5, 47).tolist()
+"""Factors of odds to choose from."""
 CASES = {
     "graph": "embedded graph, filters",
     "digits": "digits, small cells",
@@ -66,6 +71,53 @@ def _reliability(some: Sequence[Record]) -> list[str]:
 
 def _brier(some: Sequence[Record]) -> float:
     return float(np.mean([r["brier"] for r in some]))
+
+
+def apart_table(found: Sequence[Record]) -> str:
+    """Brier scores of chances that know nothing of the pool, which are judged pool by pool.
+
+    The worlds' chance is the stated one with its odds divided by `ODDS`. *Odds by the other pools* fits the
+    factor to these, each counting the same; the constant is their mean share.
+    """
+    pools = sorted({r["pool"] for r in found})
+    groups = {pool: [r for r in found if r["pool"] == pool] for pool in pools}
+    scores: dict[str, list[NDArray[np.float64]]] = {}
+    factors = []
+    for pool in pools:
+        others = [groups[other] for other in pools if other != pool]
+        factors.append(min(FACTORS, key=lambda factor: _mean([_raised(some, factor) for some in others])))
+        share = float(np.mean([np.mean([r["won"] for r in some]) for some in others]))
+        for name, errors in {
+            "the worlds alone": _raised(groups[pool], 1.0),
+            "as stated": _raised(groups[pool], ODDS),
+            "odds by the other pools": _raised(groups[pool], factors[-1]),
+            "a constant by the other pools": _errors(groups[pool], np.full(len(groups[pool]), share)),
+        }.items():
+            scores.setdefault(name, []).append(errors)
+    rows = [
+        [name, f"{_mean(errors):.3f}", f"{float(np.concatenate(errors).mean()):.3f}"]
+        for name, errors in scores.items()
+    ]
+    head = ["chance", "Brier score, mean over pools", "mean over cases"]
+    fitted = f"Factors of odds by the other pools: {min(factors):.1f} to {max(factors):.1f}."
+    return f"{table_text(head, rows)}\n\n{fitted}"
+
+
+def _raised(some: Sequence[Record], factor: float) -> NDArray[np.float64]:
+    """Squared errors ``[n]`` with the odds of the worlds multiplied."""
+    return _errors(some, np.array([raised(raised(r["chance"], 1 / ODDS), factor) for r in some]))
+
+
+def _errors(some: Sequence[Record], chance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Squared errors ``[n]`` of other chances; a pair of searches scores 1, 1/2 or 0."""
+    won, tied = (np.array([r[name] for r in some]) for name in ("won", "tied"))
+    found: NDArray[np.float64] = chance**2 - 2 * chance * won + won - tied / 4
+    return found
+
+
+def _mean(errors: Sequence[NDArray[np.float64]]) -> float:
+    """Mean over pools of the mean over cases."""
+    return float(np.mean([some.mean() for some in errors]))
 
 
 def _constant(some: Sequence[Record], share: float) -> float:

@@ -77,6 +77,7 @@ TABLES: dict[str, tuple[str | None, Callable[[Sequence[Record]], str]]] = {
     "nas201-cifar10-targets": (NAS201, targets_table),
     "plan-reliability": ("plan-reliability", plan_tables.reliability_table),
     "plan-reliability-pools": ("plan-reliability", plan_tables.pools_table),
+    "plan-reliability-apart": ("plan-reliability", plan_tables.apart_table),
     "plan-forecast": (None, plan_tables.forecast_table),
     "speed": (None, speed_table),
     "against": (None, against_table),

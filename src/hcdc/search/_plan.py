@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from hcdc.core.memory import PeakMemory
-from hcdc.core.planned import RungPlan, SearchPlan
+from hcdc.core.planned import ODDS, RungPlan, SearchPlan, raised
 from hcdc.core.records import environment
 from hcdc.core.seeds import numpy_stream
 from hcdc.datasets import CondensedDataset, FullData
@@ -176,7 +176,8 @@ def planned(
         limited = allocate(worlds, used, prices, left, _limits(used, prices, budget))
         spread = limited if limited is not None and any([*limited.sizes.values()][:-1]) else best
         fresh = PriorWorlds(len(used), int(min(size, MOST)), numpy_stream(0, "plan", "chance"), CHANCES)
-        chance = fresh.chance([*spread.sizes.values()], affordable, numpy_stream(0, "plan", "random"))
+        alone = fresh.chance([*spread.sizes.values()], affordable, numpy_stream(0, "plan", "random"))
+        chance = raised(alone, ODDS)
     if spread is not None and pays:
         sizes |= scored | {name: int(min(count, size)) for name, count in spread.sizes.items()}
         sizes[names[-1]] += round(reserve / full)
