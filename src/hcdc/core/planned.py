@@ -56,9 +56,8 @@ class SearchPlan:
         gain: Expected gain of the ladder over random search, in standard deviations of the full score, if its
             stand-ins get all the seconds that they are worth.
         chance: Probability that the ladder with the candidates of ``rungs`` finds a better configuration than
-            random search with full trainings does in the same time, with odds multiplied by `ODDS`; None where no
-            ladder is compared.
-            Protocol ``plan-reliability`` judges it.
+            random search with full trainings does in the same time, with odds multiplied by `ODDS`; None
+            where no ladder is compared. Protocol ``plan-reliability`` judges it.
         environment: Where the trial ran.
     """
 

@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-
 from numpy.typing import NDArray
 
 from hcdc.core.planned import ODDS, raised
