@@ -9,7 +9,7 @@ SOURCE := src tests benchmarks
 # The machine has few cores and tests run side by side: one thread each.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help install demo demo-images test imports lint format docs bench clean
+.PHONY: help install demo demo-images test imports lint format docs tables bench clean
 
 help:
 	@echo "make install   make .venv with the command 'hcdc' in it"
@@ -19,6 +19,7 @@ help:
 	@echo "make lint      ruff and mypy"
 	@echo "make format    rewrite the source in the house style"
 	@echo "make docs      the documentation as a site in build/site; fails on dead links and remote references"
+	@echo "make tables    tables and figures of the documents, from all records"
 	@echo "make bench     speed and memory; writes benchmarks/records"
 	@echo "make clean     remove .venv and caches"
 
@@ -54,6 +55,9 @@ format: install
 
 docs: install
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+tables: install
+	$(BIN)/python -m hcdc.experiments.tables
 
 bench: install
 	for file in $(filter-out benchmarks/against.py, $(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done

@@ -411,6 +411,21 @@ def test_an_unknown_table_is_refused_and_nothing_is_written(tmp_path):
     assert document.read_text() == "<!-- agreements -->\n<!-- /agreements -->\n"
 
 
+def test_without_arguments_it_takes_the_records_and_documents_of_the_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="there are no records here; run this in the repository"):
+        tables.main([])
+    for name in ("records", "docs/results", "docs/figures"):
+        (tmp_path / name).mkdir(parents=True)
+    records.append("records/zoo.jsonl", zoo := made(0, 0.3, protocol="gnn-zoo"))
+    for name in ("README.md", "docs/results/graphs.md"):
+        Path(name).write_text("<!-- zoo -->\n<!-- /zoo -->\n")
+    tables.main([])
+    for name in ("README.md", "docs/results/graphs.md"):
+        assert Path(name).read_text() == f"<!-- zoo -->\n{graph_tables.others_table([zoo])}\n<!-- /zoo -->\n"
+    assert (tmp_path / "docs/figures/pipeline.png").exists()
+
+
 DOCUMENTS = (
     "README.md",
     "docs/results.md",

@@ -1,7 +1,9 @@
 """Writes the tables and figures of the documents from the records in the repository.
 
-    python -m hcdc.experiments.tables records/*.jsonl benchmarks/records/* docs/results.md \\
-        docs/results/*.md README.md --figures docs/figures
+    python -m hcdc.experiments.tables
+
+Without arguments it takes all records and documents of the repository, whose root is the working folder. With
+``FILE.jsonl ... FILE.md`` it takes these alone: a table then knows no other records.
 
 In each document, table NAME replaces the text between ``<!-- NAME -->`` and ``<!-- /NAME -->``. NAME is one
 of `TABLES`, of `hcdc.experiments.reproduced_tables` or of `hcdc.experiments.nas201_tables`.
@@ -157,12 +159,22 @@ def read(paths: Sequence[str | Path]) -> list[Record]:
     return found + [json.loads(Path(path).read_text()) for path in paths if str(path).endswith(".json")]
 
 
+ALL = ("records/*.jsonl", "benchmarks/records/*", "docs/**/*.md", "records/history.md", "README.md")
+"""Records and documents of the repository."""
+FIGURES = Path("docs/figures")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("files", nargs="+", help="records (.jsonl, .json) and documents (.md)")
-    parser.add_argument("--figures", type=Path, help="folder")
+    parser.add_argument("files", nargs="*", help="records (.jsonl, .json) and documents (.md); default: all")
+    parser.add_argument("--figures", type=Path, help=f"folder; default with all files: {FIGURES}")
     given = parser.parse_args(arguments)
+    if not given.files:
+        given.files = sorted(str(path) for pattern in ALL for path in Path().glob(pattern))
+        given.figures = given.figures or FIGURES
+    if not given.files:
+        raise InputError("there are no records here; run this in the repository, or name files")
     found = read(given.files)
     once = functools.cache(lambda name: table(name, found))
     for document in (file for file in given.files if file.endswith(".md")):
