@@ -151,3 +151,15 @@ def test_one_dear_candidate_does_not_end_the_first_sample():
 def test_dear_candidates_end_the_first_sample_where_they_take_a_tenth_of_the_budget():
     ladder = piloted(100.0)
     assert len(ladder.board.outcomes["cheap"]) == 2
+
+
+def test_a_first_full_training_leaves_room_for_another():
+    """The candidate may become the best, and the best is trained again for the score that is reported."""
+    ladder, eligible, dear = scored()
+    costly, cheap = eligible[dear[eligible]][0], eligible[~dear[eligible]][0]
+    needed = float(ladder.prices.expected(ladder.full, [costly])[0])
+    for left, found in ((1.5 * needed, []), (2.1 * needed, [costly])):
+        ladder.spent["full"] += ladder.end(0) - ladder.seconds - left
+        assert ladder._affordable(ladder.full, [costly], 0) == found
+        assert ladder._affordable(ladder.full, [costly], 1) == [costly]
+        assert ladder._affordable(ladder.full, [cheap], 0) == [cheap]

@@ -185,10 +185,16 @@ class Ladder:
         return rung.batch * max(1, int(MOMENT * self.budget / self.prices.of(rung) / rung.batch))
 
     def _affordable(self, rung: Rung, indices: Sequence[int], repeat: int) -> list[int]:
-        """The candidates that the budget has room for, in order, without those that are too dear."""
+        """The candidates that the budget has room for, in order, without those that are too dear.
+
+        A first full training needs room for another one: the candidate may be the best, and would then be
+        trained again for its score.
+        """
         left, found = self.end(repeat) - self.seconds, []
+        first = rung is self.full and repeat == 0 and not self.alone
+        kept = self.reserve() if first else math.inf
         for i, seconds in zip(indices, self.prices.expected(rung, indices).tolist()):
-            if math.isnan(seconds) or seconds <= left:
+            if math.isnan(seconds) or seconds + max(0.0, seconds - kept) <= left:
                 left -= 0.0 if math.isnan(seconds) else seconds
                 found.append(int(i))
         return found
