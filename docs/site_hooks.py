@@ -22,6 +22,8 @@ ROOT = Path(__file__).parent.parent
 LINK = re.compile(r"(!?)\[([^\]]+)\]\(([^)\s]+)\)")
 RECORDS = {"records/README.md": "records/made.md", "records/history.md": "records/history.md"}
 """Notes outside docs/ that become pages. A README would become the index of its section."""
+SHORT = 30
+"""Characters of a first cell that need no more than a narrow column."""
 LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}
 REMOTE = re.compile(r"^(https?:)?//")
 IN_STYLES = re.compile(r"(?:url\(|@import)\s*['\"]?((?:https?:)?//[^)'\"]+)")
@@ -124,6 +126,21 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     name = f"docs/{page.file.src_uri}"
     return rewritten(markdown, name) if (ROOT / name).exists() else markdown
+
+
+def marked(html: str) -> str:
+    """A page whose tables say if their first cells are short, and need no width for descriptions."""
+
+    def mark(found: re.Match[str]) -> str:
+        cells = re.findall(r"<tr>\s*<td[^>]*>(.*?)</td>", found[0], re.S)
+        longest = max((len(re.sub(r"<[^>]+>", "", cell)) for cell in cells), default=0)
+        return found[0] if longest > SHORT else found[0].replace("<table>", '<table data-first="short">', 1)
+
+    return re.sub(r"<table>.*?</table>", mark, html, flags=re.S)
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    return marked(html)
 
 
 # --- the built site ---------------------------------------------------------------------------------------

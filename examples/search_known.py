@@ -13,10 +13,16 @@ from __future__ import annotations
 import sys
 
 import optuna
-from search_conditional import data
+from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
 import hcdc
+
+
+def data() -> hcdc.FullData:
+    """1,797 handwritten digits of 8 x 8 pixels, as arrays."""
+    x, y = load_digits(return_X_y=True)
+    return hcdc.FullData((x[:1200] / 16, y[:1200]), (x[1200:] / 16, y[1200:]))
 
 
 def objective(trial, data) -> float:

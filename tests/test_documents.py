@@ -193,6 +193,19 @@ def test_links_out_of_the_docs_lead_to_pages(hooks):
     )
 
 
+def test_tables_with_short_first_cells_are_marked(hooks):
+    """A head does not count, nor do tags; tables with a class are not the site's own."""
+
+    def table(cell, start="<table>"):
+        head = f"<thead>\n<tr>\n<th>{'h' * 99}</th>\n</tr>\n</thead>"
+        return f"{start}\n{head}<tbody>\n<tr>\n<td>{cell}</td>\n<td>{'x' * 99}</td>\n</tr>\n</tbody></table>"
+
+    short, long = table("<strong>tab:images</strong>"), table("a description " * 3)
+    own = table("tab:images", '<table class="own">')
+    marked = short.replace("<table>", '<table data-first="short">')
+    assert hooks.marked(f"{short}<p>text</p>{long}{own}") == f"{marked}<p>text</p>{long}{own}"
+
+
 def test_an_example_becomes_a_page(hooks):
     page = hooks.example_page('"""Do it.\n\nHow.\n"""\n\nprint(1)\n')
     assert page == "# Do it\n\nHow.\n\n```python\nprint(1)\n```\n"

@@ -454,6 +454,7 @@ def test_version_and_module_entry():
 def test_arguments_are_told_as_flags_and_other_text_as_it_is():
     told = as_flags("val_size 3 is below 'train_size' (in 'a/val_size.npz', my_train_size, val_size.)")
     assert told == "--val-size 3 is below '--train-size' (in 'a/val_size.npz', my_train_size, --val-size.)"
+    assert as_flags("val_size 3, train_size 4", ["train_size"]) == "val_size 3, --train-size 4"
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,15 @@ def test_a_result_is_printed_beside_the_published_one(tmp_path, capsys):
         (["filters-80", "--seeds", "none"], "--seeds none: give a number"),
         (["filters-80", "--shard", "2/2"], "--shard 2/2: give I/N"),
         (["filters-80", "--set", "candidate=3"], "did you mean 'candidates'?"),
+        (["filters-80", "--set", "foo=1"], "candidates, full_recipe, graphs,"),
+        (["filters-80", "--set", "full_recipe=steps=5"], "as --set full_recipe.steps=100"),
+        (["filters-80", "--set", "options=3"], "--set options=3: set one of its settings, as --set options."),
+        (["filters-80", "--set", "candidates.x=3"], "--set candidates: this is one value"),
+        (
+            ["graph-nas-curve", "--set", "full_recipe.steps=5"],
+            "'full_recipe' is not known; did you mean 'recipe'",
+        ),
+        (["loss-landscape", "--set", "recipe.steps=5"], "'recipe' is not known; choose one of: points"),
         (["graphs-rank", "--set", "graphs=ogbn-arxiv:20"], "ogbn-arxiv: "),
         (["nas", "--set", "searchers=reinforce"], "--set nas201=FILE"),
         (["images-rank"], "cifar10"),
@@ -58,11 +67,20 @@ def test_what_cannot_be_is_one_sentence(given, said, tmp_path, capsys):
 def test_the_list(tmp_path, capsys):
     (tmp_path / "records").mkdir()
     (tmp_path / "records" / "filters-80.jsonl").write_text('{"protocol": "filters-80"}\n')
+    lines = [{"protocol": "cross-validation", "unit": {"seed": seed}} for seed in (0, 0, 0, 1, 1, 1)]
+    (tmp_path / "records" / "cross-validation.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
     code, out, _ = hcdc_run(capsys, "reproduce", "--list")
     assert code == 0
     assert "graphs-rank (tab:graphs): " in out
     assert "  smoke    3 units, " in out
     assert "  records  1 in records/filters-80.jsonl" in out
+    assert "  records  6 of 2 units in records/cross-validation.jsonl" in out
     assert out.splitlines()[-1].endswith("results; next: hcdc reproduce NAME --scale smoke")
     code, out, _ = hcdc_run(capsys, "reproduce", "--list", "--json", "-")
-    assert {"name", "label", "title", "scales", "records"} == json.loads(out)[0].keys()
+    assert {"name", "label", "title", "scales", "records", "recorded_units"} == json.loads(out)[0].keys()
+
+
+def test_the_help_says_which_seeds_count(capsys):
+    _, out, _ = hcdc_run(capsys, "reproduce", "--help")
+    assert "Ignored; use --seeds." in out
+    assert "nothing here is random" not in out

@@ -1,6 +1,6 @@
 """Each example of a search finds a good configuration, on a clock where a full training takes a second."""
 
-import sys
+import ast
 import time
 from pathlib import Path
 
@@ -25,7 +25,6 @@ CASES = [
 def test_example(name, needs, least, keys, monkeypatch):
     for package in ["sklearn", *needs]:
         pytest.importorskip(package)
-    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
     example = import_module_or_file(str(FOLDER / f"{name}.py"))
     full, now = example.data(), [0.0]  # the command line calls it too
 
@@ -48,11 +47,18 @@ def test_example(name, needs, least, keys, monkeypatch):
         assert found.parts["test"] > 0.4  # six classes
 
 
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.py")), ids=lambda file: file.stem)
+def test_an_example_can_be_copied_alone(file):
+    nodes = list(ast.walk(ast.parse(file.read_text())))
+    modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    modules |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert not modules & {other.stem for other in FOLDER.glob("*.py")}
+
+
 def test_known_results_are_probes(tmp_path, monkeypatch):
     """From the storage of a study or a CSV file; they cost nothing, and may win."""
     pytest.importorskip("sklearn")
     optuna = pytest.importorskip("optuna")
-    monkeypatch.setattr(sys, "path", [str(FOLDER), *sys.path])
     example, now = import_module_or_file(str(FOLDER / "search_known.py")), [0.0]
     full, asked = example.data(), []
 

@@ -155,15 +155,17 @@ def test_the_exact_variant_makes_a_copy_and_is_compared_with_its_own_base(tmp_pa
     units = what.units([100])
     assert units[1]["changes"] == {"solver": "exact-damped", "width": 8, "words": 64}
     found = reproduce(what, [100], tmp_path / "out.jsonl").table.rows
-    assert [row[4] for row in found] == ["", "base-64"]
+    assert [row[4] for row in found] == ["", "base on 64 words"]
     corrs = {"base": {1: 0.5}, "base-64": {1: 0.5}, "exact-64": {1: 0.75}, "direct": {1: 0.25}}
-    assert compared("exact-64", "base-64", corrs) == ["base-64", "+0.250"]
+    assert compared("exact-64", "base-64", corrs) == ["base on 64 words", "+0.250"]
     assert compared("direct", "base", corrs) == ["base", "-0.250"]
     assert compared("base-64", "base", corrs) == compared("base", "base", corrs) == ["", ""]
     assert compared("sequential", "batched", corrs) == ["base", "not run"]
     corrs |= {"sequential": {1: 0.125}}
     assert compared("sequential", "batched", corrs) == ["base", "-0.375"]
-    assert compared("sequential", "batched", corrs | {"batched": {1: 0.25}}) == ["batched", "-0.125"]
+    assert compared("sequential", "batched", corrs | {"batched": {1: 0.25}}) == [
+        VARIANTS["batched"].chosen, "-0.125",
+    ]  # fmt: skip
 
 
 def test_probes_come_with_their_own_settings():
@@ -197,6 +199,32 @@ def test_rows_of_the_base_by_accuracy_and_of_its_rivals():
     assert found.keys() == {("accuracy", 7), ("real-val", 7)}
     assert found["accuracy", 7][:2] == pytest.approx((0.5, 2 / 3))
     assert math.isnan(found["real-val", 7][1])
+
+
+def test_a_note_says_why_more_steps_change_nothing():
+    """Held-out objectives of two seeds; the least came at step 150 and at step 25."""
+    what = Ablations(variants=("steps-450",))
+
+    def notes(*least):
+        found = []
+        for seed, best in enumerate(least):
+            history = [{"step": step, "held_out": abs(step - best)} for step in range(0, 451, 25)]
+            found.append({
+                "label": "steps-450", "seed": seed, "spearman": 0.9, "calibration": 0.8,
+                "making": {"condense_seconds": 1.0, "history": history},
+                "unit": {"dataset": "cora", "size": 35},
+            })  # fmt: skip
+        return what.table(found).notes
+
+    assert any("always came within the first 150" in note for note in notes(150, 25))
+    assert not any("450 steps" in note for note in (*notes(150, 175), *notes()))
+
+
+def test_what_a_row_is_compared_with_is_named_as_in_its_own_row():
+    corrs = {name: {1: 0.5} for name in VARIANTS}
+    told = {compared(name, variant.against, corrs)[0] for name, variant in VARIANTS.items()} - {""}
+    chosen = [variant.chosen for variant in VARIANTS.values()]
+    assert {chosen.count(words) for words in told} == {1}
 
 
 def test_differences_are_paired_by_seed():

@@ -27,7 +27,6 @@ def test_a_curve_steps_where_the_incumbent_changes():
     seconds, test = curve(one)
     assert seconds.tolist() == [11.0, 16.0, 16.0]
     assert test.tolist() == [0.3, 0.7, 0.7]
-    assert curve(one, making=False)[0].tolist() == [1.0, 6.0, 6.0]
     assert np.isnan(at((seconds, test), 10.9))
     assert (at((seconds, test), 12.0), at((seconds, test), 16.0)) == (0.3, 0.7)
 
@@ -50,7 +49,10 @@ def test_a_panel_shows_means_and_says_of_how_many_seeds():
     what = GraphNASCurve()
     (axes,) = what.draw(found).axes
     assert axes.get_title() == "cora, 35 nodes, mean of 2 seeds"
-    assert len(axes.lines) == 3  # two curves, and where the copy is made
+    copy, whole, made = axes.lines  # two curves, and where the copy is made
+    assert (copy.get_xdata()[0], whole.get_xdata()[0]) == (4.0, 2.0)  # the mean starts with the later seed
+    assert list(made.get_xdata()) == [2.0, 2.0]
+    assert [text.get_text() for text in axes.get_legend().get_texts()][-1] == "copy made after 2 s"
     table = what.table(found)
     assert [row[4] for row in table.rows] == ["60", "60"]
     assert "one seed" in what.draw(found[:2]).axes[0].get_title()

@@ -441,6 +441,8 @@ def test_a_figure_of_copies_has_them_on_their_cells_and_random_images_once(judge
     assert all(any("ridge" in name for name in each) for each in names)
     assert [any(name.startswith("random copy, 200") for name in each) for each in names] == [True, False]
     assert not any(ALL in each for each in names)
+    sums = ("ridge + 12 epochs", "HCDC (b) + 12 epochs", "12 epochs + real validation loss")
+    assert all(any(name.startswith(one) for name in each) for each in names for one in sums)
     assert sorted(drawn["truth"]) == judged[0]["val"][:5]
 
 

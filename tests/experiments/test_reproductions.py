@@ -151,6 +151,21 @@ def test_settings_are_given_as_text_lists_or_one_value():
     assert REPRODUCTIONS["filters-80"].at("smoke", {"recipe.lr": 0.5}).recipe == {"steps": 5, "lr": 0.5}
 
 
+def test_one_setting_of_a_group_is_changed_and_the_others_stay():
+    """Those of the scale, or else the defaults of the class."""
+    for name in ("recipe", "full_recipe"):
+        what = REPRODUCTIONS["filters-80"].at("smoke", {f"{name}.lr": 0.5})
+        assert getattr(what, name) == {
+            **REPRODUCTIONS["filters-80"].scales["smoke"].settings[name],
+            "lr": 0.5,
+        }
+    ablations = REPRODUCTIONS["ablations"]
+    assert ablations.at("small", {"options.steps": 10}).options == {**ablations().options, "steps": 10}
+    cells = REPRODUCTIONS["nas201"]
+    usual, changed = (cells.at("small", more).options["dc"] for more in ({}, {"dc.outer": 2}))
+    assert changed == {**usual, "outer": 2} != usual  # an option of a method
+
+
 def test_seeds_and_shards_are_read():
     assert (parse_seeds("2"), parse_seeds("0:3")) == ([100, 101], [0, 1, 2])
     assert parse_shard("1/3") == (1, 3)

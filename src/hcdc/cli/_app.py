@@ -97,7 +97,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             if options["debug"]:
                 raise
             if isinstance(error, HcdcError):
-                raise _stop(as_flags(str(error)), 2 if isinstance(error, InputError) else 1) from None
+                told = as_flags(str(error), [name for name in FLAGS if name in options])
+                raise _stop(told, 2 if isinstance(error, InputError) else 1) from None
             reason = f"{type(error).__name__}: {error}"
             raise _stop(f"internal error ({reason}); --debug shows where", 1) from None
 
@@ -114,11 +115,11 @@ def _interrupted(error: BaseException | None = None) -> typer.Exit:
     return _stop(str(error) if told else _interrupt.SENTENCE, _interrupt.EXIT_CODE)
 
 
-def as_flags(text: str) -> str:
-    """Replace argument names of the library by the flags of the command line."""
+def as_flags(text: str, names: Sequence[str] = FLAGS) -> str:
+    """Replace argument names of the library by the flags of a command; ``names`` are those that it has."""
     from hcdc.datasets import OBJECTS
 
-    for name in FLAGS:  # whole words only: a path may contain one
+    for name in names:  # whole words only: a path may contain one
         text = re.sub(rf"(?<![\w/.\\-]){name}(?![\w/\\-]|\.\w)", f"--{name.replace('_', '-')}", text)
     for python, words in {OBJECTS: "", **IN_WORDS}.items():
         text = text.replace(python, words)

@@ -157,6 +157,7 @@ _SHARD = "Run one part of the units, 0/2 or 1/2; the records of all parts belong
 Shard = Annotated[str, Option(metavar="I/N", help=_SHARD)]
 _RECORDS = "File of records to append to. Default: NAME.jsonl. Copies are kept in a folder beside it."
 RecordsOut = Annotated[MaybePath, Option(metavar="FILE", help=_RECORDS)]
-_CHANGE = "Change one setting of the result, e.g. methods=random,hcdc. Repeatable."
+_CHANGE = "Change one setting of the result, e.g. methods=random,hcdc or full_recipe.steps=50. Repeatable."
 ReproductionSet = Annotated[MaybeTexts, Option("--set", metavar=PAIR, help=_CHANGE)]
+ReproductionSeed = Annotated[int, Option("--seed", min=0, help="Ignored; use --seeds.")]
 ListNames = Annotated[bool, Option("--list", help="Show all names, what they take and which records exist.")]

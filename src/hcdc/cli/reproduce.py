@@ -27,7 +27,7 @@ def reproduce(
     backend: given.ReproductionBackend = None,
     address: given.Address = None,
     yes: given.Yes = False,
-    seed: given.UnusedSeed = 0,
+    seed: given.ReproductionSeed = 0,
     device: given.Device = "auto",
     json_file: given.Json = None,
     debug: given.Debug = False,
@@ -96,7 +96,9 @@ def show_list(json_file: Path | None, quiet: bool) -> None:
             units = "1 unit" if told["units"] == 1 else f"{told['units']} units"
             typer.echo(f"  {scale:<7}  {units}, {told['takes']}")
         for file, count in row["records"].items():
-            typer.echo(f"  records  {count} in {printable(file)}")
+            units = row["recorded_units"].get(file, count)
+            of = "" if units == count else f" of {units} units"
+            typer.echo(f"  records  {count}{of} in {printable(file)}")
     if json_file is not None:
         write_json(json_file, every)
     last_line(f"{len(every)} results", "hcdc reproduce NAME --scale smoke", json_file)

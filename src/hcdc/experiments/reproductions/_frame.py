@@ -25,6 +25,8 @@ Unit = dict[str, Any]
 """One piece of work as plain JSON: the data, the method, the size, the seed, and every other setting."""
 Record = dict[str, Any]
 SCALES = ("smoke", "small", "paper")
+RECIPES = ("recipe", "full_recipe")
+"""Groups of settings that no method has the name of."""
 SEEDS = 100
 """The first reported seed; settings were chosen on smaller ones."""
 
@@ -123,7 +125,25 @@ class Reproduction(Settings):
                         f"--set {each.name}: give one or more, with commas, e.g. {each.name}={example}"
                     )
                 object.__setattr__(self, each.name, given)
+        for name in self.groups():
+            self._group(name, getattr(self, name))
         super().__post_init__()
+
+    @classmethod
+    def groups(cls) -> dict[str, dict[str, Any]]:
+        """Settings that hold several, as ``recipe``, and their defaults."""
+        fields = dataclasses.fields(cls)
+        return {each.name: each.default_factory() for each in fields if callable(each.default_factory)}
+
+    @classmethod
+    def _group(cls, name: str, value: Any) -> Mapping[str, Any]:
+        """The settings of a group; refuses one value instead of them."""
+        if isinstance(value, Mapping):
+            return value
+        if name not in cls.groups():
+            raise InputError(f"--set {name}: this is one value, without settings of its own")
+        inner = "steps=100" if name in RECIPES else "KEY=VALUE"
+        raise InputError(f"--set {name}={value}: set one of its settings, as --set {name}.{inner}")
 
     @classmethod
     def owner(cls) -> str:
@@ -134,17 +154,19 @@ class Reproduction(Settings):
         """The reproduction at a scale, with settings changed."""
         if scale not in SCALES:
             raise unknown_name("--scale", scale, SCALES)
-        given = dict(cls.scales[scale].settings)
+        given, groups = dict(cls.scales[scale].settings), cls.groups()
         for name, value in (changes or {}).items():
             of, _, inner = name.rpartition(".")
             if not of:
                 given[name] = value
-            elif of in cls.names():
-                given[of] = {**given.get(of, {}), inner: value}
+                continue
+            group = "options" if "options" in groups and of not in (*cls.names(), *RECIPES) else of
+            cls.check_names([group])
+            held = cls._group(group, given.get(group, groups.get(group)))
+            if group == of:
+                given[group] = {**held, inner: value}
             else:  # --set dc.iterations=100 is an option of a method
-                cls.check_names(["options"])
-                options = given.get("options", {})
-                given["options"] = {**options, of: {**options.get(of, {}), inner: value}}
+                given[group] = {**held, of: {**held.get(of, {}), inner: value}}
         return cls.from_preset(overrides=given)
 
     def unit(self, seed: int, **given: Any) -> Unit:

@@ -206,7 +206,10 @@ def words(unit: Unit) -> str:
 
 
 def listing(folder: Path) -> list[dict[str, Any]]:
-    """Every reproduction: its label, what each scale takes, and its records in ``folder``."""
+    """Every reproduction: its label, what each scale takes, and its records in ``folder``.
+
+    ``recorded_units`` counts the units of a file of which every record names its unit.
+    """
     rows = []
     for name, kind in sorted(REPRODUCTIONS.items()):
         scales = {
@@ -217,10 +220,15 @@ def listing(folder: Path) -> list[dict[str, Any]]:
         found = [
             file for at in (folder, folder / "records") for stem in stems for file in at.glob(f"{stem}.jsonl")
         ]
-        files = dict.fromkeys(found)
-        counts = {str(file.relative_to(folder)): len(read(file, kind)) for file in files}
-        kept = {file: count for file, count in counts.items() if count}
-        rows.append(
-            {"name": name, "label": kind.label, "title": kind.title, "scales": scales, "records": kept}
-        )
+        held = {str(file.relative_to(folder)): read(file, kind) for file in dict.fromkeys(found)}
+        held = {file: some for file, some in held.items() if some}
+        rows.append({
+            "name": name, "label": kind.label, "title": kind.title, "scales": scales,
+            "records": {file: len(some) for file, some in held.items()},
+            "recorded_units": {
+                file: len({key(r["unit"]) for r in some})
+                for file, some in held.items()
+                if all("unit" in r for r in some)
+            },
+        })  # fmt: skip
     return rows

@@ -235,7 +235,7 @@ VARIANTS: dict[str, Variant] = {
     "supernet": Variant("supernet", f"one theta, trained at {FILTERS} other filters", task=Supernet),
     "train-random": Variant("S_train", "random instead of reach", planned={"train_method": "random"}),
     "train-gcondx": Variant("S_train", "GCond-X", planned={"train_method": "gcondx"}),
-    "base-64": Variant("inverse, 64 words, width 8", "base", width=8, words=64),
+    "base-64": Variant("inverse, 64 words, width 8", "base on 64 words", width=8, words=64),
     "exact-64": Variant(
         "inverse, 64 words, width 8", "exact", {"solver": "exact-damped"}, width=8, words=64,
         against="base-64",
@@ -324,8 +324,8 @@ class Ablations(Reproduction):
 
     def table(self, found: Sequence[Record]) -> Table:
         head = [
-            "graph", "choice", "changed to", "Corr.", "more than", "by", "pairs in order", "seconds",
-            "paper",
+            "graph", "choice", "changed to", "Corr.", "compared with", "difference", "pairs in order",
+            "seconds", "paper",
         ]  # fmt: skip
         rows = []
         for graph, records in by_graph(found).items():
@@ -347,6 +347,9 @@ class Ablations(Reproduction):
             "differences are paired by seed, with their 90 % interval; seconds are those of condensing",
             "an exact inverse needs the whole curvature matrix: affordable on 64 words",
         ]
+        longer = [best_step(r) for r in found if r["label"] == "steps-450"]
+        if longer and max(longer) <= BASE["steps"]:
+            notes.append("450 steps: the best iterate is kept, and it always came within the first 150")
         return Table(head, rows, notes)
 
 
@@ -387,13 +390,23 @@ def number(value: float | None) -> float:
 
 
 def compared(name: str, against: str, corrs: dict[str, dict[int, float]]) -> list[str]:
-    """What a variant is compared with (the base until that was run), and the difference; empty for a base."""
+    """What a variant is compared with, as its row says (the base until that was run), and the difference.
+
+    Both are empty for a base.
+    """
     if name.startswith("base"):
         return ["", ""]
     against = against if against in corrs else "base"
+    words = VARIANTS[against].chosen
     if against not in corrs or name not in corrs:
-        return [against, "not run"]
-    return [against, gain(corrs[name], corrs[against])]
+        return [words, "not run"]
+    return [words, gain(corrs[name], corrs[against])]
+
+
+def best_step(record: Record) -> int:
+    """The step on S_val with the least held-out objective: the iterate that is kept."""
+    best = min(record["making"]["history"], key=lambda one: float(one["held_out"]))
+    return int(best["step"])
 
 
 def gain(own: dict[int, float], base: dict[int, float]) -> str:

@@ -76,7 +76,8 @@ class GNNManifold(Filters80):
             axes = figure.add_subplot(1, len(shown), k)
             across, up = accuracies(record)
             axes.scatter(across[1:], up[1:], s=16, color="#0072B2", alpha=0.65, linewidths=0)
-            axes.scatter(across[:1], up[:1], s=50, color="#D00000", label="C = (2 / lmax - 1) L")
+            biased = "biased point, C = (2/λmax - 1) L"
+            axes.scatter(across[:1], up[:1], s=50, color="#D00000", label=biased)
             dataset, size, method = graph
             axes.set_title(f"{dataset}, {size} nodes by {TITLES.get(method, method)}", fontsize=10)
             axes.set_xlabel("accuracy on the condensed graph, %")

@@ -211,7 +211,7 @@ class GraphNASCurve(Reproduction):
         return Table(head, rows, notes)
 
     def draw(self, found: Sequence[Record]) -> Any:
-        """One panel per graph: means over seeds. Curves of a copy begin when it is made."""
+        """One panel per graph: means over seeds. Curves of a copy begin after the seconds of making it."""
         shown = by_graph(found)
         columns = min(2, len(shown))
         rows = math.ceil(len(shown) / columns)
@@ -220,28 +220,25 @@ class GraphNASCurve(Reproduction):
             axes = figure.add_subplot(rows, columns, k)
             for place, words in PLACES.items():
                 for name in self.searchers:
-                    own = [
-                        curve(r, making=False) for r in records if (r["label"], r["place"]) == (name, place)
-                    ]
+                    own = [curve(r) for r in records if (r["label"], r["place"]) == (name, place)]
                     if own:
                         seconds, test = mean_curve(own)
                         axes.step(
                             seconds, 100 * test, where="post", color=COLOURS[name],
                             label=f"{SEARCHERS[name]}, {words}", linestyle="-" if place == "copy" else "--",
+                            marker="o", markersize=4, markevery=[-1],
                         )  # fmt: skip
             made = [r["condense_seconds"] for r in records if r["place"] == "copy"]
-            axes.set_xscale("log")
-            axes.xaxis.set_major_formatter("{x:g}")
             if made:
                 spent = float(np.mean(made))
                 axes.axvline(
                     spent, color="#D55E00", linewidth=1, linestyle=":", zorder=0,
-                    label=f"making the copy: {spent:.0f} s before",
+                    label=f"copy made after {spent:.0f} s",
                 )  # fmt: skip
             seeds = len({r["seed"] for r in records})
             over = f"mean of {seeds} seeds" if seeds > 1 else "one seed"
             axes.set_title("{}, {} nodes, {}".format(*graph.split(":"), over), fontsize=10)
-            axes.set_xlabel("seconds of searching; on the copy, after condensing")
+            axes.set_xlabel("seconds, with making the copy")
             axes.set_ylabel("test accuracy of the incumbent, %")
             axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
             plain(axes)
@@ -280,12 +277,12 @@ def incumbents(scores: Sequence[float]) -> list[int]:
     return found
 
 
-def curve(record: Record, making: bool = True) -> tuple[Any, Any]:
+def curve(record: Record) -> tuple[Any, Any]:
     """Seconds at which the incumbent changes, and its test accuracy; the last point is the search's end.
 
-    ``making`` counts the seconds of condensing too.
+    Seconds begin with the making of the copy, if there is one.
     """
-    ends = making * record["condense_seconds"] + np.cumsum(record["trial_seconds"])
+    ends = record["condense_seconds"] + np.cumsum(record["trial_seconds"])
     seconds = [float(ends[each["trial"]]) for each in record["incumbents"]]
     test = [each["test"] for each in record["incumbents"]]
     return np.array([*seconds, float(ends[-1])]), np.array([*test, test[-1]])

@@ -301,9 +301,8 @@ def _rows(benchmark: str, truth: Record, found: Sequence[Record]) -> list[list[s
     judged = max((len(r["loss"] if "loss" in r else r["val.loss"]) for r in found), default=0)
     if judged:
         best = 100 * truth["test"][int(np.argmax(truth["val"][:judged]))]
-        rows.append(
-            [benchmark, f"best of {judged}", "", "", "", "", f"{best:.1f}", OPTIMAL.get(name, ""), ""]
-        )
+        told = [f"{best:.1f}", OPTIMAL.get(name, "")]
+        rows.append([benchmark, f"best of {judged} by validation", *[""] * 4, *told, ""])
     return rows
 
 

@@ -93,7 +93,7 @@ class Paths(Filters80):
             axes.set_xlim(-1.1, 1.1)
             axes.set_ylim(-1.1, 1.1)
             axes.set_xlabel("lambda 1, weight of L")
-            axes.set_ylabel("lambda 2, weight of 2 L / lmax - I")
+            axes.set_ylabel("lambda 2, weight of 2 L / λmax - I")
             plain(axes)
         return figure
 
