@@ -109,9 +109,10 @@ class TrialData:
                 f"the copy has {small.num_classes} classes and the full data {full.num_classes}; pass a copy "
                 "of the same data"
             )
-        parts = {"train": _like(full, small.train, "train")}
+        labels = None if full is None else _labels(small, full.classes)
+        parts = {"train": _like(full, small.train, "train", labels)}
         if small.val is not None:
-            parts["val"] = _like(full, small.val, "val")
+            parts["val"] = _like(full, small.val, "val", labels)
         elif full is not None:
             parts["val"] = full.parts["val"].own()
         else:
@@ -319,12 +320,23 @@ def _minus_rmse(y: Labels, outputs: NDArray[Any], weight: Array | None) -> tuple
     return -math.sqrt(mean), error / (2 * math.sqrt(mean)) if mean else 0.0
 
 
-def _like(full: FullData | None, part: LabelledSet, name: str) -> Passed:
+def _like(full: FullData | None, part: LabelledSet, name: str, labels: Labels | None) -> Passed:
     """A set of a copy, in the type of the full data."""
     if full is not None:
-        named = full.classes is not None and not np.issubdtype(full.classes.dtype, np.integer)
-        return full.parts[name].like(part, name, full.classes if named else None)
+        return full.parts[name].like(part, name, labels)
     return passed(part.as_passed(name), name)
+
+
+def _labels(small: CondensedDataset, classes: Labels | None) -> Labels | None:
+    """The user's labels of a copy's classes 0, 1, ...; None if they are these numbers.
+
+    Classes are matched by name if both sides have the same names, else by position.
+    """
+    if classes is None or np.array_equal(classes, np.arange(len(classes))):
+        return None
+    called = {str(label): k for k, label in enumerate(classes)}
+    names = (small.meta.get("data") or {}).get("class_names") or ()
+    return classes[[called[name] for name in names]] if sorted(names) == sorted(called) else classes
 
 
 def _weight(val: LabelledSet | None, given: Passed) -> Array | None:
