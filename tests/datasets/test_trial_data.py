@@ -58,6 +58,32 @@ def test_steps_and_epochs_agree_through_the_batch_size():
     assert TrialData.of_copy(table(steps=60, batch=4), 0).epochs(999) == 20
 
 
+@pytest.mark.parametrize(
+    ("effort", "batch", "steps", "doubt"),
+    [
+        (Effort(most=3), None, 3, "neither data.epochs nor data.loader"),
+        (Effort(most=3), 50, 3, ""),  # all examples at once
+        (Effort(most=3), 20, 3, "before data.loader"),
+        (Effort(most=3, batch=20), 20, 9, ""),
+        (Effort(most=3, batch=20), 10, 9, "before data.loader"),
+        (Effort(most=3, batch=20), None, 9, "neither"),
+        (Effort(most=3, whole=12), None, 50, ""),
+        (Effort(most=3, whole=12), 20, 50, "before data.loader"),
+        (Effort(steps=0.25, epochs=0.25), None, 50, ""),
+        (Effort(fixed=7), 10, 7, ""),
+    ],
+)
+def test_steps_asked_for_before_the_loader_are_checked_at_the_end(effort, batch, steps, doubt):
+    data = full().trial(0, effort=effort)
+    assert data.steps(200) == steps
+    if batch is not None:
+        data.loader("train", batch)
+        data.loader("train", 7)
+    assert data.batch == (batch or 0)
+    assert doubt in data.doubt
+    assert bool(data.doubt) == bool(doubt)
+
+
 def test_loaders_shuffle_training_examples_only_and_repeat_with_the_seed():
     def labels(seed, split, **options):
         return torch.cat([x for x, _ in full().trial(seed).loader(split, 8, **options)])

@@ -292,6 +292,7 @@ def test_copies_are_rungs(clock, tmp_path):
 
     def objective(trial, data):
         cut = trial.suggest_float("cut", -1, 1)
+        data.loader("train", 100)  # an epoch of the full data is one step
         seen.add((data.is_condensed, len(data.train[1]), data.steps(100)))
         clock.spend(data.steps(100) / 50)
         return data.score(np.stack([0 * data.val[0][:, 0], data.val[0][:, 0] - cut], 1))

@@ -157,6 +157,7 @@ def trust_seconds(
     _check_confirm(against, confirm, probes)
     problem = _problem(objective, full, rung, against)
     prices = [*problem.forecast(math.inf, seed).values()]
+    _check_rungs(problem, against)
     counts = [PER_PROBE * probes, *([probes] if len(prices) == 2 else [probes, confirm])]
     return sum(count * price for count, price in zip(counts, prices))
 
@@ -171,6 +172,18 @@ def _problem(
     if isinstance(rung, str):
         return ObjectiveProblem(objective, full, rungs=[rung, *between])
     return ObjectiveProblem(objective, full, [rung], rungs=between)
+
+
+def _check_rungs(problem: ObjectiveProblem, against: str) -> None:
+    """Refuse to measure what is no stand-in for this objective, or a full training under another name."""
+    for name, why in problem.dropped.items():
+        raise InputError(f"{'against' if name == against else 'rung'} '{name}': {why}")
+    for rung in problem.rungs[:-1]:
+        if rung.name.startswith("short:") and rung.share >= 1:
+            raise InputError(
+                f"{'against' if rung.name == against else 'rung'} '{rung.name}': the first trial asks for no "
+                "more epochs, so this is a full training; give fewer epochs, or a share such as 'short:0.25'"
+            )
 
 
 def _of_copy(
@@ -231,15 +244,13 @@ def _of_objective(
 ) -> Trust:
     seed, probes = design.seed, design.probes
     problem = _problem(objective, full, rung, design.against)
-    wanted = len(problem.rungs)
     spec = {**problem.spec(), CODE: problem.code, "seed": seed, "measured": "trust"}
     store.open(spec, problem.distributions)
     problem.scout(store, seed)
     check_groups(design.groups, problem.distributions)
-    if len(problem.rungs) < wanted and design.against != "full":
-        raise InputError(f"against '{design.against}': {problem.warnings[-1]}")
+    _check_rungs(problem, design.against)
     if len(problem.rungs) < 2:
-        raise InputError(f"rung '{rung}': {problem.warnings[-1] if problem.warnings else 'not a stand-in'}")
+        raise InputError(f"rung '{rung}': not a stand-in")
     stand_in, above, whole = problem.rungs[0], problem.rungs[1], problem.rungs[-1]
     configs = problem.propose(PER_PROBE * probes, numpy_stream(seed, "trust"))
     picks = _picks(len(configs), probes, seed)
