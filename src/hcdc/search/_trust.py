@@ -36,6 +36,7 @@ from hcdc.truth import TrainedTruth, Truth, check_truth, full_scores
 
 FEWEST = 4
 """Fewest probes."""
+USUAL_RUNG = "subset:0.1"
 PER_PROBE = 5
 """Candidates scored on the stand-in per probe; they describe its ranking."""
 
@@ -44,7 +45,7 @@ def trust(
     subject: Objective | CondensedDataset | str | os.PathLike[str],
     full: FullData | None = None,
     *,
-    rung: str | CondensedDataset | os.PathLike[str] = "subset:0.1",
+    rung: str | CondensedDataset | os.PathLike[str] | None = None,
     probes: int = ENOUGH,
     against: str = "full",
     confirm: int = 0,
@@ -65,7 +66,7 @@ def trust(
         subject: A condensed data set or its file; or an ``objective(trial, data)``, with its full data.
         full: The full data of an objective.
         rung: The stand-in of an objective: ``"subset:0.1"``, ``"short:0.25"``, ``"short:3"`` or a condensed
-            data set.
+            data set; ``"subset:0.1"`` by default.
         probes: Trainings to compare with; 16 or more are needed for "trust", and 60 tell much per dimension.
         against: What stands for the truth: ``"full"``, or a short training such as ``"short:0.25"``, of which
             more can be paid.
@@ -97,11 +98,13 @@ def trust(
             raise InputError("full is missing: pass hcdc.FullData(train, val) with an objective")
         if storage is not None:
             raise InputError("storage belongs to an objective; the results of a copy are kept in its cache")
+        if rung is not None:
+            raise InputError("rung belongs to an objective; leave it out for a condensed data set")
         return _of_copy(loaded_copy(subject), design, truth, device, cache, progress)
     if isinstance(subject, (CondensedDataset, str, os.PathLike)):
         raise InputError("full belongs to an objective; leave it out for a condensed data set")
     store = Store() if storage is None else open_store(storage)
-    return _of_objective(subject, full, rung, design, store, progress)
+    return _of_objective(subject, full, USUAL_RUNG if rung is None else rung, design, store, progress)
 
 
 @dataclass(frozen=True)
