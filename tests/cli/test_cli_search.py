@@ -220,6 +220,14 @@ REFUSED = [
     (("--storage", "rows.csv"), "--storage rows.csv: this is the same file as --dataset"),
     (("--copy", "none.hcdc"), "none.hcdc"),
     (("--known", "none.csv"), "the file 'none.csv' cannot be read as CSV: No such file"),
+    (("--known", "noval.csv"), "hcdc: --known: 'noval.csv' has the columns x, score; it needs 'val'"),
+    (("--storage", "sqlite:///a.db"), "hcdc: --storage 'sqlite:///a.db' is an address; name a file"),
+    (("--trials", "1"), "hcdc: --trials 1: at least 2 configurations"),
+    (("--rungs", "subset:0.1,subset:2"), "hcdc: --rungs: rung 'subset:2': the share must be below 1"),
+    (
+        ("--rungs", "subset:0.1,subset:0.1"),
+        "hcdc: --rungs subset:0.1, subset:0.1, full: each may appear once",
+    ),
     (("--sampler", "grid"), "--sampler 'grid': choose 'tpe'"),
     (("--backend", "slurm"), "--backend 'slurm' is not known; choose 'ray'"),
     (("--address", "head:1"), "--address 'head:1' is that of a Ray cluster; add --backend ray"),
@@ -233,8 +241,37 @@ REFUSED = [
 @pytest.mark.parametrize(("arguments", "said"), REFUSED)
 def test_refusals_come_before_the_work(place, capsys, arguments, said):
     (place / "brings.py").write_text(OBJECTIVE)
+    (place / "noval.csv").write_text("x,score\n1,2\n")
     before = files(place)
     assert_refused(place, before, *search(capsys, "--quiet", *arguments), said)
+
+
+FOR_OBJECTIVES = [
+    ("trust", "--rung", "subset:0.3", "it goes with --objective; a copy is the stand-in itself"),
+    ("trust", "--split-seed", "3", "it goes with --objective; a copy names its split itself"),
+    ("trust", "--storage", "t.log", "it goes with --objective; a copy has --cache"),
+    ("search", "--setting", "inductive", "a condensed file is searched without it; leave it out"),
+    ("search", "--target", "label", "a condensed file is searched without it; leave it out"),
+    ("search", "--split-seed", "3", "a condensed file is searched without it; leave it out"),
+]
+
+
+@pytest.mark.parametrize(("command", "flag", "value", "words"), FOR_OBJECTIVES)
+def test_flags_that_a_copy_would_ignore_are_refused(copy, place, capsys, command, flag, value, words):
+    before = files(place)
+    done = hcdc_run(capsys, command, "a.hcdc", flag, value, "--quiet")
+    assert_refused(place, before, *done, f"{flag} {value}: {words}")
+
+
+def test_flags_that_an_objective_would_ignore_are_refused(place, capsys):
+    (place / "ignoring.py").write_text(OBJECTIVE)
+    before, trust = files(place), ("trust", "--objective", "ignoring.py:objective", "--quiet")
+    done = hcdc_run(capsys, *trust, "--truth-dataset", "cifar10")
+    assert_refused(place, before, *done, "--truth-dataset cifar10: it does not go with --objective")
+    done = hcdc_run(capsys, *trust, "--rung", "subset:2")
+    assert_refused(place, before, *done, "hcdc: --rung 'subset:2' is not known; write 'subset:0.1'")
+    done = hcdc_run(capsys, *trust, "--storage", "sqlite:///a.db")
+    assert_refused(place, before, *done, "hcdc: --storage 'sqlite:///a.db' is an address; name a file")
 
 
 def test_missing_parts_are_named(place, capsys):

@@ -47,6 +47,45 @@ def test_a_broken_line_in_the_middle_is_an_error(tmp_path):
             list(records.read(path))
 
 
+@pytest.mark.parametrize("nothing", ["\0" * 300, '{"seed": 1, "sp' + "\0" * 9])
+@pytest.mark.parametrize("before", ['{"seed": 0}\n', ""])
+def test_bytes_of_zero_after_a_loss_of_power_are_passed_over_and_cut(tmp_path, nothing, before):
+    path = tmp_path / "runs.jsonl"
+    path.write_text(before + nothing)
+    assert list(records.read(path)) == ([{"seed": 0}] if before else [])
+    records.append(path, {"seed": 2})
+    assert path.read_text() == before + '{"seed": 2}\n'
+
+
+@pytest.mark.parametrize("end", ["", "\0\0"])
+def test_a_record_that_lacks_only_its_end_of_line_is_kept(tmp_path, end):
+    path = tmp_path / "runs.jsonl"
+    path.write_text('{"seed": 0}\n{"seed": 1}' + end)
+    records.append(path, {"seed": 2})
+    assert list(records.read(path)) == [{"seed": k} for k in range(3)]
+
+
+@pytest.mark.parametrize("content", ["my precious notes", "[1, 2", "12", "notes\non two lines"])
+def test_a_foreign_file_is_refused_and_left_as_it_is(tmp_path, content):
+    path = tmp_path / "notes.jsonl"
+    path.write_text(content)
+    with pytest.raises(
+        InputError, match=r"notes.jsonl' is not a file of records, and is left as it is; name"
+    ):
+        records.append(path, {"seed": 2})
+    with pytest.raises(InputError, match=r"notes.jsonl' is not a (file of records|record in JSON)"):
+        list(records.read(path))
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize("line", ["[1, 2]", "12", '"text"', "null"])
+def test_json_that_is_no_record_is_an_error(tmp_path, line):
+    path = tmp_path / "runs.jsonl"
+    path.write_text(f'{{"seed": 0}}\n{line}\n')
+    with pytest.raises(InputError, match=r"line 2 of '.*runs.jsonl' is not a record in JSON; remove it"):
+        list(records.read(path))
+
+
 def _append(path, worker) -> None:
     for k in range(20):
         records.append(path, {"worker": worker, "k": k, "padding": "x" * 5000})

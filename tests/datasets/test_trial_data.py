@@ -58,6 +58,32 @@ def test_steps_and_epochs_agree_through_the_batch_size():
     assert TrialData.of_copy(table(steps=60, batch=4), 0).epochs(999) == 20
 
 
+@pytest.mark.parametrize(
+    ("effort", "batch", "steps", "doubt"),
+    [
+        (Effort(most=3), None, 3, "neither data.epochs nor data.loader"),
+        (Effort(most=3), 50, 3, ""),  # all examples at once
+        (Effort(most=3), 20, 3, "before data.loader"),
+        (Effort(most=3, batch=20), 20, 9, ""),
+        (Effort(most=3, batch=20), 10, 9, "before data.loader"),
+        (Effort(most=3, batch=20), None, 9, "neither"),
+        (Effort(most=3, whole=12), None, 50, ""),
+        (Effort(most=3, whole=12), 20, 50, "before data.loader"),
+        (Effort(steps=0.25, epochs=0.25), None, 50, ""),
+        (Effort(fixed=7), 10, 7, ""),
+    ],
+)
+def test_steps_asked_for_before_the_loader_are_checked_at_the_end(effort, batch, steps, doubt):
+    data = full().trial(0, effort=effort)
+    assert data.steps(200) == steps
+    if batch is not None:
+        data.loader("train", batch)
+        data.loader("train", 7)
+    assert data.batch == (batch or 0)
+    assert doubt in data.doubt
+    assert bool(data.doubt) == bool(doubt)
+
+
 def test_loaders_shuffle_training_examples_only_and_repeat_with_the_seed():
     def labels(seed, split, **options):
         return torch.cat([x for x, _ in full().trial(seed).loader(split, 8, **options)])
@@ -155,13 +181,73 @@ def test_a_copy_takes_the_type_that_was_passed():
         TrialData.of_copy(small, 0, FullData(wide, wide, target="late"))
 
 
+LABELS = [np.array([1, 2]), np.array([3, 8], np.int32), np.array([False, True]), np.array(["no", "yes"])]
+
+
+@pytest.mark.parametrize("names", LABELS, ids=str)
+@pytest.mark.parametrize("kind", ["arrays", "tensors", "dataset", "frame"])
+@pytest.mark.parametrize("val", [True, False])
+def test_a_copy_has_the_labels_of_the_full_data(names, kind, val):
+    """Else a model learns class 0 where the validation part, or the score, has class 1."""
+    if names.dtype.kind == "U" and kind in ("tensors", "dataset"):
+        pytest.skip("tensors hold no text")
+    y = names[Y]
+    if kind == "arrays":
+        whole = FullData((X, y), (X, y))
+    elif kind == "frame":
+        pandas = pytest.importorskip("pandas")
+        rows = pandas.DataFrame({"a": X[:, 0], "b": X[:, 1], "late": y})
+        whole = FullData(rows, rows, target="late")
+    else:
+        pair = torch.from_numpy(X), torch.from_numpy(y)
+        given = torch.utils.data.TensorDataset(*pair) if kind == "dataset" else pair
+        whole = FullData(given, given)
+    data = TrialData.of_copy(table(val=val), 0, whole)
+
+    def labels(part):
+        if kind == "frame":
+            return part["late"].tolist()
+        return (part.tensors if kind == "dataset" else part)[1].tolist()
+
+    assert labels(data.train) == y[:10].tolist()
+    assert labels(data.val) == y.tolist()
+    assert data.score(values=y) == 1.0
+    assert data.score(np.eye(2)[Y]) == 1.0
+    assert data.score(LOGITS) == whole.trial(0).score(LOGITS)
+
+
+def test_a_copy_matches_classes_by_name():
+    """Texts are sorted differently from the numbers they spell."""
+    names = np.array([2, 10], object)
+    y = names[Y]
+    small = table()
+    small.meta["data"]["class_names"] = ["10", "2"]
+    data = TrialData.of_copy(small, 0, FullData((X, y), (X, y)))
+    assert data.val[1].tolist() == names[1 - Y].tolist()
+
+
+def test_a_torch_dataset_with_text_labels_has_no_copy():
+    class Texts(torch.utils.data.Dataset):
+        targets = np.array(["no", "yes"])[Y]
+
+        def __len__(self):
+            return len(X)
+
+        def __getitem__(self, index):
+            return X[index], self.targets[index]
+
+    with pytest.raises(InputError, match="cannot hold labels such as 'no'; number the classes"):
+        TrialData.of_copy(table(), 0, FullData(Texts(), Texts()))
+
+
 def test_a_copy_of_a_graph_is_a_pyg_graph_and_weights_follow_their_nodes():
-    pytest.importorskip("torch_geometric")
+    torch_geometric = pytest.importorskip("torch_geometric")
     draw = torch.Generator().manual_seed(0)
     graph = Graph(torch.randn(6, 2, generator=draw), torch.eye(6))
     val = Nodes(graph, torch.tensor([1, 0, 1]), torch.tensor([5, 0, 2]), torch.tensor([3.0, 1.0, 4.0]))
     meta = {"data": {"num_classes": 2}, "metric": "accuracy", "calibrated_recipe": {"steps": 9}}
-    data = TrialData.of_copy(CondensedDataset(Nodes(graph, torch.arange(6) % 2), val, meta), 0)
+    small = CondensedDataset(Nodes(graph, torch.arange(6) % 2), val, meta)
+    data = TrialData.of_copy(small, 0)
     assert data.train.train_mask.tolist() == [True] * 6
     assert data.val.val_mask.nonzero().ravel().tolist() == [0, 2, 5]
     outputs = torch.zeros(6, 2)
@@ -170,6 +256,14 @@ def test_a_copy_of_a_graph_is_a_pyg_graph_and_weights_follow_their_nodes():
     assert data.score(outputs[[0, 2, 5]]) == pytest.approx(3 / 8)
     with pytest.raises(InputError, match="trained on as a whole"):
         data.loader("train")
+    whole = torch_geometric.data.Data(
+        x=graph.x, edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.arange(6) % 2 + 1,
+        train_mask=torch.ones(6, dtype=torch.bool), val_mask=torch.ones(6, dtype=torch.bool),
+    )  # fmt: skip
+    data = TrialData.of_copy(small, 0, FullData(whole))
+    assert data.train.y.tolist() == [1, 2] * 3
+    assert data.val.y.tolist() == [1, -1, 2, -1, -1, 2]  # nodes without a label keep -1
+    assert data.score(outputs) == pytest.approx(3 / 8)
 
 
 def test_a_copy_with_the_real_validation_set_needs_it():

@@ -216,8 +216,11 @@ def test_torn_and_damaged_journals(clock, tmp_path, monkeypatch):
     path = tmp_path / "s.log"
     whole = search(bowl(clock), full(), budget=30, storage=path)
     content = path.read_bytes()
-    for cut in (7, len(content) // 2):
-        path.write_bytes(content[:-cut])
+    for cut, zeros in ((7, 0), (len(content) // 2, 0), (len(content) // 2, 50), (len(content) // 2, 4096)):
+        left = content[:-cut]
+        if zeros == 4096:  # a loss of power
+            left = left[: left.rfind(b"\n") + 1]
+        path.write_bytes(left + bytes(zeros))
         assert told(search(bowl(clock), full(), budget=30, storage=path)) == told(whole)
     lines = content.splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:3], b"\x00\xff broken\n", *lines[3:]]))

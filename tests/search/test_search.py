@@ -12,7 +12,7 @@ from tests.search.clocks import Stops, X, Y, back_and_forth, bowl, full, told, t
 import hcdc
 from hcdc import CondensedDataset, FullData, HcdcError, InputError
 from hcdc.datasets import Rows
-from hcdc.search import LineStore, ObjectiveProblem, Store, TrialPruned, parse_budget, search
+from hcdc.search import LineStore, ObjectiveProblem, Store, TrialPruned, open_store, parse_budget, search
 
 
 def test_the_room_can_be_called():
@@ -121,6 +121,50 @@ def test_damaged_and_unwritable_storages_are_refused_in_a_sentence(clock, tmp_pa
         HcdcError, match=r"cannot be written .No space left on device.*finished trials are kept"
     ):
         search(bowl(clock), full(), budget=20, storage=tmp_path / "t.jsonl")
+
+
+@pytest.mark.usefixtures("quick")
+def test_bytes_of_zero_at_the_end_of_a_storage_are_cut(clock, tmp_path):
+    """A loss of power leaves them: the length of the file was written, its content was not."""
+    path = tmp_path / "s.jsonl"
+    whole = search(bowl(clock), full(), budget=20, storage=path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for tail in (bytes(4096), lines[-9][:20] + bytes(99)):
+        path.write_bytes(b"".join(lines[:-9]) + tail)
+        assert told(search(bowl(clock), full(), budget=20, storage=path)) == told(whole)
+        assert b"\0" not in path.read_bytes()
+
+
+LINES = [
+    '{"event": "outcome", "rung": "full", "repeat": 0}',
+    '{"event": "outcome", "rung": "full", "repeat": 0, "config": {}, "score": "good", "seconds": 1}',
+    '{"event": "outcome", "rung": "full", "repeat": 0, "config": [], "score": 1, "seconds": 1}',
+    '{"event": "outcome", "rung": "full", "repeat": 0, "config": {}, "score": 1, "seconds": 1, "state": ""}',
+    '{"event": "note", "key": "problem", "value": 3}',
+    '{"event": "note"}',
+    '{"event": "other"}',
+    "{}",
+    "[1]",
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_that_is_no_record_is_named(tmp_path, line):
+    path = tmp_path / "s.jsonl"
+    path.write_text('{"event": "note", "key": "a", "value": 1}\n' + line + "\n")
+    with pytest.raises(InputError, match=r"line 2 of '.*s\.jsonl' is not a record "):
+        open_store(path)
+
+
+@pytest.mark.parametrize(
+    "content", ["my precious notes", '{"my": "precious notes', '{"my": "notes"}', "12\n"]
+)
+def test_a_foreign_file_is_no_storage_and_is_left_as_it_is(clock, tmp_path, content):
+    path = tmp_path / "notes.jsonl"
+    path.write_text(content)
+    with pytest.raises(InputError, match=r"notes\.jsonl' is not a "):
+        search(bowl(clock), full(), budget=20, storage=path)
+    assert path.read_text() == content
 
 
 @pytest.mark.usefixtures("quick")
@@ -292,6 +336,7 @@ def test_copies_are_rungs(clock, tmp_path):
 
     def objective(trial, data):
         cut = trial.suggest_float("cut", -1, 1)
+        data.loader("train", 100)  # an epoch of the full data is one step
         seen.add((data.is_condensed, len(data.train[1]), data.steps(100)))
         clock.spend(data.steps(100) / 50)
         return data.score(np.stack([0 * data.val[0][:, 0], data.val[0][:, 0] - cut], 1))

@@ -212,6 +212,10 @@ def test_a_copy_is_measured_against_full_trainings():
         task, task.space(), "random", train_size=len(task.train), val_method="real", recipe=recipe,
         full_recipe=recipe, checkpoint=None,
     )  # fmt: skip
+    with pytest.raises(
+        InputError, match="rung belongs to an objective; leave it out for a condensed data set"
+    ):
+        hcdc.trust(copy, rung="subset:0.3")
     found = hcdc.trust(copy, probes=16)
     assert (found.probes, found.candidates) == (16, 80)
     assert found.spearman > 0.99

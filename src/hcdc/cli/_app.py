@@ -7,7 +7,7 @@ import importlib
 import logging
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -34,6 +34,10 @@ NAMED = (
     "backend '",
     "address '",
     "sampler '",
+    "storage '",
+    "trials ",
+    "rungs ",
+    "known:",
 )
 """Sentences that begin with the name of an argument which is a flag."""
 IN_WORDS = {
@@ -97,8 +101,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             if options["debug"]:
                 raise
             if isinstance(error, HcdcError):
-                told = as_flags(str(error), [name for name in FLAGS if name in options])
-                raise _stop(told, 2 if isinstance(error, InputError) else 1) from None
+                code = 2 if isinstance(error, InputError) else 1
+                raise _stop(as_flags(str(error), options), code) from None
             reason = f"{type(error).__name__}: {error}"
             raise _stop(f"internal error ({reason}); --debug shows where", 1) from None
 
@@ -115,15 +119,24 @@ def _interrupted(error: BaseException | None = None) -> typer.Exit:
     return _stop(str(error) if told else _interrupt.SENTENCE, _interrupt.EXIT_CODE)
 
 
-def as_flags(text: str, names: Sequence[str] = FLAGS) -> str:
-    """Replace argument names of the library by the flags of a command; ``names`` are those that it has."""
+def as_flags(text: str, options: Container[str] = FLAGS) -> str:
+    """Replace argument names of the library by the flags of the command line.
+
+    Args:
+        text: What the library says.
+        options: Options of the command: only these become flags, and a rung is named by ``--rung`` or among
+            ``--rungs``.
+    """
     from hcdc.datasets import OBJECTS
 
-    for name in names:  # whole words only: a path may contain one
+    for name in (name for name in FLAGS if name in options):  # whole words only: a path may contain one
         text = re.sub(rf"(?<![\w/.\\-]){name}(?![\w/\\-]|\.\w)", f"--{name.replace('_', '-')}", text)
     for python, words in {OBJECTS: "", **IN_WORDS}.items():
         text = text.replace(python, words)
-    return f"--{text}" if text.startswith(NAMED) else text
+    if text.startswith("rung '") and "rungs" in options:
+        return f"--rungs: {text}"
+    named = (*NAMED, "rung '") if "rung" in options else NAMED
+    return f"--{text}" if text.startswith(named) else text
 
 
 def _configure_logging() -> None:

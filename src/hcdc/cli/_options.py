@@ -96,7 +96,7 @@ Budget = Annotated[str, Option(help=_BUDGET)]
 SearchBudget = Annotated[MaybeText, Option(help=f"{_BUDGET} Default: 30m; none for a file.")]
 Trials = Annotated[MaybeInt, Option(help="Most configurations on the cheapest rung. On a file: 200.")]
 _STORAGE = "Keep finished trials here; the same command continues."
-Storage = Annotated[MaybePath, Option(metavar="FILE", help=_STORAGE)]
+Storage = Annotated[MaybeText, Option(metavar="FILE", help=_STORAGE)]
 Copies = Annotated[MaybePaths, Option("--copy", help="A condensed file to try as a stand-in. Repeatable.")]
 _RUNGS = (
     "Stand-ins, cheapest first: subset:0.1,short:0.25 (shares), short:3 (epochs), copy:FILE; for networks of "
@@ -120,8 +120,8 @@ Address = Annotated[MaybeText, Option(metavar="HOST:PORT", help=_ADDRESS)]
 Yes = Annotated[bool, Option("--yes", help="Do not ask before more than 10 minutes of training.")]
 _TRUSTED = "A condensed file, NAME.hcdc; or use --objective."
 TrustedFile = Annotated[MaybePath, Argument(help=_TRUSTED)]
-_RUNG = "The stand-in of --objective: subset:0.1 (a share), short:0.25 or short:3 (epochs)."
-Rung = Annotated[str, Option(help=_RUNG)]
+_RUNG = "The stand-in of --objective: subset:0.1 (a share; default), short:0.25 or short:3 (epochs)."
+Rung = Annotated[MaybeText, Option(help=_RUNG)]
 _AGAINST = "What to compare with: full, or a short training such as short:0.25, of which you can pay more."
 Against = Annotated[str, Option(metavar="RUNG", help=_AGAINST)]
 _CONFIRM = "So many of the probes are trained in full too, if --against is a short training."

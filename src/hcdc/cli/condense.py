@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
-from hcdc.cli._arguments import check_apart, check_writable, checked_device, settings
+from hcdc.cli._arguments import check_inputs, check_writable, checked_device, settings
 from hcdc.cli._show import ask_first, evaluate_command, last_line, say, show_progress, write_json
 from hcdc.core.errors import InputError
 from hcdc.core.records import device_name
@@ -60,8 +60,10 @@ def condense(
 
     check_writable("--out", out)
     check_writable("--json", json_file)
-    read = Path(dataset) if Path(dataset).is_file() else None
-    check_apart(("--dataset", read), ("--truth", truth), ("--out", out), ("--json", json_file))
+    check_inputs(
+        [("--out", out), ("--json", json_file)], ("--truth", truth), dataset=dataset, model=model,
+        imports=imports,
+    )  # fmt: skip
     device, chosen = checked_device(device), settings(options)
     if probes is not None:
         if "probes" in chosen:

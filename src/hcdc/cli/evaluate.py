@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
-from hcdc.cli._arguments import check_apart, check_writable, checked_device
+from hcdc.cli._arguments import check_inputs, check_writable, checked_device
 from hcdc.cli._show import (
     ask_first,
     last_line,
@@ -52,14 +52,13 @@ def evaluate(
     New configurations are ranked on the copy, on the full data and by cheaper rivals, and compared.
     """
     from hcdc.cli._choose import truth_table
-    from hcdc.datasets import record_path
     from hcdc.evaluation import checked_judges, cost, reopen_task
     from hcdc.reporting import summary_table
     from hcdc.truth import check_truth
 
     result = json_file or file.with_name(f"{file.name.removesuffix('.hcdc')}.evaluation.json")
     check_writable("--json", result)
-    check_apart(("FILE", file), ("its record", record_path(file)), ("--truth", truth), ("--json", result))
+    check_inputs([("--json", result)], ("FILE", file), ("--truth", truth), model=model, imports=imports)
     device = checked_device(device)
     small = hcdc.CondensedDataset.load(file)
     table = truth_table(truth, truth_dataset, str(small.meta["data"].get("name")))

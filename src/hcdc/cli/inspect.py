@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
-from hcdc.cli._arguments import check_apart, check_writable
+from hcdc.cli._arguments import check_inputs, check_writable
 from hcdc.cli._show import evaluate_command, last_line, quoted, say, shortened, write_json
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ def inspect(
 
     Evaluations beside the file are read. No code that the file names is run.
     """
-    from hcdc.datasets import record_path
     from hcdc.reporting import evaluations_of
 
     check_writable("--json", json_file)
-    check_apart(("FILE", file), ("its record", record_path(file)), ("--json", json_file))
+    check_inputs([("--json", json_file)], ("FILE", file), imports=imports)
     small = hcdc.CondensedDataset.load(file)
     evaluations = evaluations_of(small.meta, sorted(file.resolve().parent.glob("*.json")))
+    check_inputs([("--json", json_file)], *(("its evaluation", path) for path, _ in evaluations))
     lines: list[tuple[str, object]] = [
         *((label, shortened(text) if label == "space" else text) for label, text in small.summary()),
         *small.details(),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
-from hcdc.cli._arguments import check_apart, check_writable, checked_device
+from hcdc.cli._arguments import check_inputs, check_writable, checked_device
 from hcdc.cli._interrupt import own_sentence
 from hcdc.cli._show import last_line, say, show_progress, write_json
 from hcdc.core.told import plan_lines
@@ -41,8 +39,10 @@ def plan(
     from hcdc.cli._subject import chosen_subject
 
     check_writable("--json", json_file)
-    read = Path(dataset) if dataset is not None and Path(dataset).is_file() else None
-    check_apart(("--dataset", read), ("--truth", truth), ("--json", json_file))
+    check_inputs(
+        [("--json", json_file)], ("--truth", truth), *(("--copy", one) for one in copy or ()),
+        dataset=dataset, rungs=rungs, objective=objective, model=model, imports=imports,
+    )  # fmt: skip
     chosen = chosen_subject(
         dataset, objective, space, setting, model, target, split_seed, truth, truth_dataset, copies=copy,
         rungs=rungs, budget=budget, device=checked_device(device), seed=seed,

@@ -9,7 +9,7 @@ from typing import Any
 import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
-from hcdc.cli._arguments import check_apart, check_writable
+from hcdc.cli._arguments import check_inputs, check_writable
 from hcdc.cli._show import last_line, say, show_table, table_json, write_json
 from hcdc.core.errors import InputError
 from hcdc.core.told import found_lines
@@ -44,12 +44,16 @@ def report(
 
     check_writable("--out", out)
     check_writable("--json", json_file)
-    for file in files:
-        check_apart(("FILE", file), ("--out", out), ("--json", json_file))
+    read = [*(("FILE", file) for file in files), *(("its copy", copy_beside(file)) for file in files)]
+    outputs = [("--out", out), ("--json", json_file)]
+    check_inputs(outputs, *read, imports=imports)
     searches = [found for file in files if (found := read_found(file)) is not None]
     if searches:
         if len(files) > 1:
             raise InputError("a page shows one search, or evaluations; write a page for each search")
+        names = [rung.file for rung in searches[0].rungs if rung.file]
+        places = [place for name in names for place in (Path(name), files[0].with_name(Path(name).name))]
+        check_inputs(outputs, *(("its copy", place) for place in places))
         write_search_report(searches[0], out, title or "What the search found", files[0].parent)
         if json_file is not None:
             write_json(json_file, searches[0].to_json())
@@ -67,13 +71,18 @@ def report(
     last_line(f"wrote {out}", f"open {out} in a browser", json_file)
 
 
+def copy_beside(file: Path) -> Path:
+    """Where the copy of an evaluation may be: ``NAME.hcdc`` for ``NAME[.evaluation].json``."""
+    return file.with_name(f"{file.name.removesuffix('.json').removesuffix('.evaluation')}.hcdc")
+
+
 def _copies(files: Sequence[Path], evaluations: Sequence[hcdc.Evaluation]) -> list[hcdc.CondensedDataset]:
-    """Image copies beside their evaluations: ``NAME.hcdc`` for ``NAME[.evaluation].json``."""
+    """Image copies beside their evaluations."""
     from hcdc.reporting import belongs
 
     found: dict[Path, hcdc.CondensedDataset] = {}
     for file, evaluation in zip(files, evaluations):
-        path = file.with_name(f"{file.name.removesuffix('.json').removesuffix('.evaluation')}.hcdc")
+        path = copy_beside(file)
         if not path.is_file():
             continue
         try:

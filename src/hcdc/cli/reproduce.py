@@ -9,7 +9,7 @@ import typer
 
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
-from hcdc.cli._arguments import check_apart, check_writable, checked_device, settings
+from hcdc.cli._arguments import check_inputs, check_writable, checked_device, settings
 from hcdc.cli._show import ask_first, last_line, printable, quoted, say, show_notes, show_progress, write_json
 from hcdc.core.errors import InputError, unknown_name
 
@@ -52,7 +52,8 @@ def reproduce(
     what = kind.at(scale, settings(set_, example="--set candidates=20"))
     file = out or Path(f"{name}.jsonl")
     check_writable("--out", file)
-    check_apart(("--out", file), ("--json", json_file))
+    read = [("a file that it reads", path) for path in sources(what)]
+    check_inputs([("--out", file), ("--json", json_file)], *read, imports=imports)
     device = checked_device(device)
     part, asked = parse_shard(shard), parse_seeds(seeds or str(kind.scales[scale].seeds))
     ask_first(expected_seconds(what, scale, asked, file, part), yes, quiet)
@@ -83,6 +84,14 @@ def reproduce(
         words = [f"{flag} {quoted(value)}" for flag, value in flags if value is not None]
         following = f"{' '.join([f'hcdc reproduce {name}', *words])}, for the rest"
     last_line(f"{file} has {found.done} of {found.units} units", following, json_file)
+
+
+def sources(what: Any) -> list[Path]:
+    """Files that the settings of a result name."""
+    texts = [
+        text for value in vars(what).values() for text in (value if isinstance(value, tuple) else [value])
+    ]
+    return [Path(text) for text in texts if isinstance(text, str) and Path(text).is_file()]
 
 
 def show_list(json_file: Path | None, quiet: bool) -> None:

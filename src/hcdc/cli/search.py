@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
-from hcdc.cli._arguments import GROUP, check_apart, check_writable, checked_device, settings
+from hcdc.cli._arguments import (
+    GROUP,
+    check_inputs,
+    check_writable,
+    checked_device,
+    settings,
+    storage_file,
+)
 from hcdc.cli._clock import passed
 from hcdc.cli._interrupt import if_interrupted, kept_in, own_sentence
 from hcdc.cli._show import ask_first, last_line, quoted, say, show_progress, write_json
@@ -63,25 +70,15 @@ def search(
 
     result = json_file or Path("search.json")
     check_writable("--json", result)
-    check_writable("--storage", storage)
-    read = Path(dataset) if dataset is not None and Path(dataset).is_file() else None
-    inputs = [
-        ("FILE", file),
-        ("--dataset", read),
-        ("--truth", truth),
-        ("--known", known),
-        *(("--copy", one) for one in copy or ()),
-        *(
-            ("--rungs", Path(name.partition("copy:")[2]))
-            for name in (rungs or "").split(",")
-            if "copy:" in name
-        ),
-    ]
-    for source in inputs:
-        check_apart(source, ("--storage", storage), ("--json", result))
+    place = storage_file(storage)
+    check_inputs(
+        [("--storage", place), ("--json", result)], ("FILE", file), ("--truth", truth), ("--known", known),
+        *(("--copy", one) for one in copy or ()), dataset=dataset, rungs=rungs, objective=objective,
+        model=model, imports=imports,
+    )  # fmt: skip
     device = checked_device(device)
     common: dict[str, Any] = {
-        "budget": budget, "storage": storage, "trials": trials, "device": device, "seed": seed,
+        "budget": budget, "storage": place, "trials": trials, "device": device, "seed": seed,
     }  # fmt: skip
     if file is not None:
         others: dict[str, object] = {
@@ -90,6 +87,7 @@ def search(
             "--objective": objective,
             "--copy": copy,
         }
+        others |= {"--setting": setting, "--target": target, "--split-seed": split_seed or None}
         others |= {"--rungs": rungs, "--truth": truth, "--truth-dataset": truth_dataset}
         others |= {"--sampler": sampler, "--known": known, "--backend": backend, "--group": group}
         others |= {"--address": address}
@@ -105,10 +103,10 @@ def search(
             copies=copy, rungs=rungs, sampler=sampler, known=known, backend=backend, address=address,
             groups=settings(group, "--group", GROUP), **common,
         )  # fmt: skip
-    say([*chosen.told, ("finished trials", kept_in(storage))], quiet)
+    say([*chosen.told, ("finished trials", kept_in(place))], quiet)
     before = passed()  # but not the time for an answer
     ask_first(chosen.trains, yes, quiet)
-    found = _run(chosen, storage, quiet, before)
+    found = _run(chosen, place, quiet, before)
     say([*(("rung", _rung(rung)) for rung in found.rungs), *found_lines(found)], quiet)
     write_json(result, found.to_json())
     last_line(f"wrote {result}", f"hcdc report {quoted(result)} --out report.html", json_file)
@@ -118,13 +116,11 @@ def _copy_alone(file: Path, model: str | None, options: dict[str, Any]) -> Subje
     """The search on one condensed file."""
     from hcdc.cli._subject import Subject
     from hcdc.condensers import space_words, training_seconds
-    from hcdc.datasets import record_path
     from hcdc.evaluation import reopen_task
     from hcdc.search import parse_budget
     from hcdc.spaces import from_spec
 
     small = hcdc.CondensedDataset.load(file)
-    check_apart(("its record", record_path(file)), ("--storage", options["storage"]))
     task = reopen_task(small, None if model is None else load_attribute(model))
     space, trials, device = from_spec(small.meta["space"]), options["trials"] or 200, options["device"]
     recipe = hcdc.Recipe.from_dict(small.meta["calibrated_recipe"])

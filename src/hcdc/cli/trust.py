@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
-from hcdc.cli._arguments import GROUP, check_apart, check_writable, checked_device, settings
+from hcdc.cli._arguments import (
+    GROUP,
+    check_inputs,
+    check_writable,
+    checked_device,
+    settings,
+    storage_file,
+)
 from hcdc.cli._interrupt import if_interrupted, kept_in, own_sentence
 from hcdc.cli._show import ask_first, last_line, quoted, say, show_progress, write_json
 from hcdc.core.errors import InputError
@@ -26,7 +34,7 @@ def trust(
     dataset: given.SearchedData = None,
     target: given.Target = None,
     split_seed: given.SplitSeed = 0,
-    rung: given.Rung = "subset:0.1",
+    rung: given.Rung = None,
     probes: given.TrustProbes = 16,
     against: given.Against = "full",
     confirm: given.Confirm = 0,
@@ -52,29 +60,34 @@ def trust(
     design: dict[str, Any] = {"probes": probes, "against": against, "confirm": confirm, "seed": seed}
     groups = settings(group, "--group", GROUP)
     if objective is not None:
-        others = {"FILE": file, "--truth": truth, "--model": model, "--cache": cache}
-        for flag, value in others.items():
+        others = {"FILE": file, "--truth": truth, "--truth-dataset": truth_dataset, "--model": model}
+        for flag, value in {**others, "--cache": cache}.items():
             if value is not None:
                 raise InputError(f"{flag} {value}: it does not go with --objective; leave it out")
         data = dataset, target, split_seed
-        _of_objective(objective, data, rung, design, groups, storage, yes, json_file, quiet)
+        _of_objective(objective, data, rung, design, groups, storage, yes, imports, json_file, quiet)
         return
     if dataset is not None or target is not None:
         raise InputError("--dataset and --target go with --objective; a copy names its data itself")
+    if split_seed:
+        raise InputError(
+            f"--split-seed {split_seed}: it goes with --objective; a copy names its split itself"
+        )
     if storage is not None:
         raise InputError(f"--storage {storage}: it goes with --objective; a copy has --cache")
+    if rung is not None:
+        raise InputError(f"--rung {rung}: it goes with --objective; a copy is the stand-in itself")
     if file is None:
         raise InputError("Missing a condensed file, or --objective FILE.py:NAME")
     from hcdc.cli._choose import truth_table
     from hcdc.condensers import full_trainings, space_words, training_seconds
-    from hcdc.datasets import record_path
     from hcdc.evaluation import reopen_task
     from hcdc.search import trust_trainings
     from hcdc.spaces import from_spec
 
     result = json_file or file.with_name(f"{file.name.removesuffix('.hcdc')}.trust.json")
     check_writable("--json", result)
-    check_apart(("FILE", file), ("its record", record_path(file)), ("--truth", truth), ("--json", result))
+    check_inputs([("--json", result)], ("FILE", file), ("--truth", truth), model=model, imports=imports)
     device = checked_device(device)
     small = hcdc.CondensedDataset.load(file)
     table = truth_table(truth, truth_dataset, str(small.meta["data"].get("name")))
@@ -106,33 +119,37 @@ def trust(
 def _of_objective(
     objective: str,
     data: tuple[str | None, str | None, int],
-    rung: str,
+    rung: str | None,
     design: dict[str, Any],
     groups: dict[str, Any],
-    storage: Path | None,
+    storage: str | None,
     yes: bool,
+    imports: Sequence[str] | None,
     json_file: Path | None,
     quiet: bool,
 ) -> None:
     """Measure a stand-in of the user's own function."""
     from hcdc.cli._subject import loaded_objective
-    from hcdc.search import trust_seconds
+    from hcdc.search import USUAL_RUNG, trust_seconds
 
-    result = json_file or Path("trust.json")
+    result, rung = json_file or Path("trust.json"), rung or USUAL_RUNG
     check_writable("--json", result)
-    check_writable("--storage", storage)
-    check_apart(("--storage", storage), ("--json", result))
+    place = storage_file(storage)
+    check_inputs(
+        [("--storage", place), ("--json", result)], dataset=data[0], rungs=rung, objective=objective,
+        imports=imports,
+    )  # fmt: skip
     function, full = loaded_objective(objective, *data)
     told: list[tuple[str, object]] = [("objective", objective), ("data", repr(full)), ("stand-in", rung)]
     expected = 0.0
     if not yes and not quiet:
         expected = trust_seconds(function, full, rung, **design)
         told.append(("cost", f"about {duration(expected)}, by a few timed trials"))
-    say([*told, ("finished trials", kept_in(storage))], quiet)
+    say([*told, ("finished trials", kept_in(place))], quiet)
     ask_first(expected, yes, quiet)
-    with own_sentence(if_interrupted(storage)), show_progress(quiet) as progress:
+    with own_sentence(if_interrupted(place)), show_progress(quiet) as progress:
         found = hcdc.trust(
-            function, full, rung=rung, **design, groups=groups, storage=storage, progress=progress
+            function, full, rung=rung, **design, groups=groups, storage=place, progress=progress
         )
     say(trust_lines(found), quiet)
     write_json(result, found.to_json())

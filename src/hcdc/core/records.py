@@ -99,36 +99,69 @@ def jsonable(value: Any) -> Any:
 
 
 def append(path: str | os.PathLike[str], *several: Mapping[str, Any]) -> None:
-    """Append one JSON line per record, all at once, under a lock, after removing a half-written last line."""
+    """Append one JSON line per record, all at once, under a lock, after removing a half-written last line.
+
+    A file whose only line is neither a record nor the beginning of one is refused.
+    """
     lines = "".join(json.dumps(jsonable(record), sort_keys=True) + "\n" for record in several)
     target = Path(path)
     with locked(target.with_name(f".{target.name}.lock")):
-        _cut_half_line(target)
+        _end_last_line(target)
         with open(target, "ab") as handle:
             handle.write(lines.encode())
             handle.flush()
             os.fsync(handle.fileno())
 
 
-def _cut_half_line(path: Path) -> None:
-    """Truncate a file after its last newline."""
+def _end_last_line(path: Path) -> None:
+    """Truncate a file after its last whole record, and end that record's line."""
     if not path.exists() or not path.stat().st_size:
         return
     with open(path, "rb+") as handle:
         handle.seek(-1, os.SEEK_END)
-        if handle.read() != b"\n":
-            handle.seek(0)
-            handle.truncate(handle.read().rfind(b"\n") + 1)
+        if handle.read() == b"\n":
+            return
+        handle.seek(0)
+        content = handle.read()
+        start = content.rfind(b"\n") + 1
+        last = content[start:].rstrip(b"\0")  # a loss of power leaves bytes of zero
+        first = content.partition(b"\n")[0] if start else last
+        whole = _record(last) is not None
+        if _record(first) is None and (start or not _begun(last)):
+            raise _foreign(path)
+        handle.seek(start + len(last) if whole else start)
+        handle.truncate()
+        handle.write(b"\n" if whole else b"")
 
 
 def read(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """The records of a JSON-lines file; a half-written last line (from a killed process) is skipped."""
     with open(path, "rb") as handle:
         for number, line in enumerate(handle, 1):
-            try:
-                yield json.loads(line)
-            except ValueError as error:  # not JSON, or not UTF-8
-                if line.endswith(b"\n"):
-                    raise InputError(
-                        f"line {number} of '{os.fspath(path)}' is not a record in JSON; remove it"
-                    ) from error
+            ended = line.endswith(b"\n")
+            if (record := _record(line if ended else line.rstrip(b"\0"))) is not None:
+                yield record
+            elif ended:
+                raise InputError(f"line {number} of '{os.fspath(path)}' is not a record in JSON; remove it")
+            elif number == 1 and not _begun(line):
+                raise _foreign(path)
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """The record in a line; None if it holds none."""
+    try:
+        found = json.loads(line)
+    except ValueError:  # not JSON, or not UTF-8
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _begun(line: bytes) -> bool:
+    """Whether a line may be the beginning of a record."""
+    return line.startswith(b'{"') or b'{"'.startswith(line.rstrip(b"\0"))
+
+
+def _foreign(path: str | os.PathLike[str]) -> InputError:
+    return InputError(
+        f"'{os.fspath(path)}' is not a file of records, and is left as it is; name another file"
+    )

@@ -1,5 +1,6 @@
 """Readers, data sets, labelled sets of every kind, and the condensed data set with its file."""
 
+from hcdc.datasets._budget import NO_LOADER, Effort, steps_per_epoch
 from hcdc.datasets._condensed import CondensedDataset, record_path
 from hcdc.datasets._dataset import Dataset, SplitData, fingerprint
 from hcdc.datasets._door import NAMES, OBJECTS, register_data, reopen
@@ -11,10 +12,11 @@ from hcdc.datasets._images import ImageData, Images, channel_statistics, normali
 from hcdc.datasets._labelled import Examples, LabelledSet, register_kind
 from hcdc.datasets._nodes import node_data
 from hcdc.datasets._table import Rows, TableData
-from hcdc.datasets._trial_data import Effort, TrialData
+from hcdc.datasets._trial_data import TrialData
 
 __all__ = [
     "NAMES",
+    "NO_LOADER",
     "OBJECTS",
     "CondensedDataset",
     "Dataset",
@@ -43,4 +45,5 @@ __all__ = [
     "register_data",
     "register_kind",
     "reopen",
+    "steps_per_epoch",
 ]

@@ -10,8 +10,9 @@ import numpy as np
 
 from hcdc.core.errors import InputError
 from hcdc.core.seeds import check_whole, derive, numpy_stream
+from hcdc.datasets._budget import Effort
 from hcdc.datasets._passed import Index, Labels, Passed, digest, passed
-from hcdc.datasets._trial_data import Effort, TrialData
+from hcdc.datasets._trial_data import TrialData
 
 Metric = Callable[..., float]
 

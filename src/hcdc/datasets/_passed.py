@@ -68,7 +68,7 @@ class Passed(ABC):
         Args:
             part: S_train or S_val.
             name: ``"train"`` or ``"val"``.
-            classes: What the user calls the classes, if those are not numbers.
+            classes: The user's labels of classes 0, 1, ..., if those are others.
         """
 
     @abstractmethod
@@ -186,7 +186,12 @@ class PassedDataset(Passed):
         return Subset(self.value, index.tolist())
 
     def like(self, part: LabelledSet, name: str, classes: Labels | None) -> Passed:
-        return PassedDataset(TensorDataset(part.tensors()["x"].cpu(), part.y.cpu()))
+        if classes is not None and classes.dtype.kind not in "biu":
+            raise InputError(
+                f"the {name} part of a copy is a Dataset of tensors, which cannot hold labels such as "
+                f"'{classes[0]}'; number the classes 0, 1, ..."
+            )
+        return PassedDataset(TensorDataset(part.tensors()["x"].cpu(), _renamed(part.y.cpu(), classes)))
 
     def pieces(self) -> Iterator[Any]:
         yield f"{type(self.value).__name__} {len(self)}"
@@ -236,7 +241,9 @@ class PassedGraph(Passed):
         return smaller
 
     def like(self, part: LabelledSet, name: str, classes: Labels | None) -> Passed:
-        return PassedGraph(part.to_pyg(name), f"{name}_mask")
+        graph, mask = part.to_pyg(name), f"{name}_mask"
+        graph.y[graph[mask]] = _renamed(graph.y[graph[mask]], classes)
+        return PassedGraph(graph, mask)
 
     def pieces(self) -> Iterator[Any]:
         for key in ("x", "edge_index", "y", self.mask):
@@ -317,9 +324,9 @@ def _rows(array: Any, index: Index) -> Any:
 
 
 def _as_type(tensor: torch.Tensor, like: Any, classes: Labels | None = None) -> Any:
-    """A tensor of a copy as a tensor, a numpy array, a data frame or a series; classes get their names."""
+    """A tensor of a copy as a tensor, a numpy array, a data frame or a series; classes get their labels."""
     if isinstance(like, torch.Tensor):
-        return tensor.cpu()
+        return _renamed(tensor.cpu(), classes)
     values = tensor.cpu().numpy()
     values = values if classes is None else classes[values]
     if not hasattr(like, "iloc"):
@@ -333,6 +340,11 @@ def _as_type(tensor: torch.Tensor, like: Any, classes: Labels | None = None) -> 
             "numbers first, condense that, and pass the same table here"
         )
     return type(like)(values, columns=columns)
+
+
+def _renamed(y: torch.Tensor, classes: Labels | None) -> torch.Tensor:
+    """Class numbers as the user's labels."""
+    return y if classes is None else torch.from_numpy(classes[y.numpy()])
 
 
 def _numbers(array: Any) -> torch.Tensor:

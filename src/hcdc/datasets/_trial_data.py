@@ -6,7 +6,6 @@ import inspect
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from torch.utils.data import DataLoader
 from hcdc.core.errors import InputError
 from hcdc.core.ranks import share_error
 from hcdc.core.seeds import stream
+from hcdc.datasets._budget import Budget, Effort
 from hcdc.datasets._labelled import LabelledSet
 from hcdc.datasets._passed import Labels, Passed, PassedGraph, passed, to_numpy
 
@@ -26,24 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hcdc")
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How a training budget on the full data is translated.
-
-    Attributes:
-        steps, epochs: Share of the steps and of the epochs.
-        most: At most so many epochs.
-        fixed: So many steps, whatever the budget: a copy's calibrated steps.
-        batch: Mini-batch size for which ``fixed`` was calibrated; 0 means all examples.
-    """
-
-    steps: float = 1.0
-    epochs: float = 1.0
-    most: int | None = None
-    fixed: int | None = None
-    batch: int = 0
 
 
 class TrialData:
@@ -62,7 +44,6 @@ class TrialData:
     Attributes:
         train, val, test: The parts, in the type that was passed; ``test`` may be None.
         seed: Seed of this trial, below 2^31; global streams are seeded with it already.
-        asked: The largest budget that the objective asked `steps` or `epochs` for, by name.
         parts_scored: Scores so far by part.
         errors: Standard errors of scores on the validation part, by score: how far they would differ with
             other validation rows. Those of a user's metric are not known.
@@ -86,12 +67,11 @@ class TrialData:
                 "metric(y, outputs, sample_weight=None), or use a copy without weights"
             )
         self._parts, self._classes, self._metric = parts, classes, metric
-        self._effort, self._weight, self._by_loss = effort or Effort(), weight, by_loss
+        self._weight, self._by_loss, train = weight, by_loss, parts["train"]
+        self._budget = Budget(effort or Effort(), len(train), at_once=not train.divisible)
         self.seed, self.is_condensed = seed % 2**31, is_condensed
-        self.asked: dict[str, int] = {}
         self.parts_scored: dict[str, float] = {}
         self.errors: dict[float, float] = {}
-        self._batch: int | None = None
 
     @classmethod
     def of_copy(cls, small: CondensedDataset, seed: int, full: FullData | None = None) -> TrialData:
@@ -109,9 +89,10 @@ class TrialData:
                 f"the copy has {small.num_classes} classes and the full data {full.num_classes}; pass a copy "
                 "of the same data"
             )
-        parts = {"train": _like(full, small.train, "train")}
+        labels = None if full is None else _labels(small, full.classes)
+        parts = {"train": _like(full, small.train, "train", labels)}
         if small.val is not None:
-            parts["val"] = _like(full, small.val, "val")
+            parts["val"] = _like(full, small.val, "val", labels)
         elif full is not None:
             parts["val"] = full.parts["val"].own()
         else:
@@ -161,7 +142,7 @@ class TrialData:
         if split not in self._parts:
             raise InputError(f"split '{split}' is not known; choose one of: {', '.join(self._parts)}")
         if split == "train":
-            self._batch = batch_size
+            self._budget.batches.append(batch_size)
         return DataLoader(
             self._parts[split].batches(self._classes),
             batch_size=batch_size,
@@ -171,23 +152,32 @@ class TrialData:
 
     # --- the budget ---------------------------------------------------------------------------------------
 
-    def _steps_per_epoch(self) -> int:
-        size = len(self._parts["train"])
-        return math.ceil(size / (self._batch or self._effort.batch or size))
+    @property
+    def asked(self) -> dict[str, int]:
+        """The largest budget that the objective asked `steps` or `epochs` for, by name."""
+        return self._budget.asked
+
+    @property
+    def batch(self) -> int:
+        """Mini-batch size of the first ``loader("train", ...)``; 0 if there is none."""
+        return self._budget.batches[0] if self._budget.batches else 0
+
+    @property
+    def doubt(self) -> str:
+        """At the end of a trial, why its steps may not be the epochs that they stand for, see `steps`."""
+        return self._budget.doubt
 
     def steps(self, n: int) -> int:
         """How many of ``n`` full-data steps to take here, at least 1.
 
         On the full data all of them; on a subset or in a short training their share; on a copy the calibrated
-        number, whatever ``n`` is.
+        number, whatever ``n`` is. In a short training of so many epochs (``"short:3"``), the steps of these
+        epochs with the batch size of the last ``loader("train", ...)``, so make the loader first. Otherwise,
+        if the first trial called `epochs`, the share is that of the epochs; if it made a loader, the batch
+        size is expected to be the same. If it did neither, there is no such short training. On a graph an
+        epoch is one step.
         """
-        self.asked["steps"] = max(n, self.asked.get("steps", 0))
-        effort = self._effort
-        if effort.fixed is not None:
-            return effort.fixed
-        if effort.most is not None:
-            return max(1, min(n, effort.most * self._steps_per_epoch()))
-        return max(1, round(n * effort.steps))
+        return self._budget.steps(n)
 
     def epochs(self, n: int) -> int:
         """As `steps`, for passes over ``data.train``.
@@ -195,13 +185,7 @@ class TrialData:
         On a subset all ``n``: its epochs are shorter already. A copy's calibrated steps are divided by the
         steps per epoch of the last ``loader("train", ...)``, else of the calibrated batch size.
         """
-        self.asked["epochs"] = max(n, self.asked.get("epochs", 0))
-        effort = self._effort
-        if effort.fixed is not None:
-            return max(1, round(effort.fixed / self._steps_per_epoch()))
-        if effort.most is not None:
-            return max(1, min(n, effort.most))
-        return max(1, round(n * effort.epochs))
+        return self._budget.epochs(n)
 
     # --- the score ----------------------------------------------------------------------------------------
 
@@ -319,12 +303,23 @@ def _minus_rmse(y: Labels, outputs: NDArray[Any], weight: Array | None) -> tuple
     return -math.sqrt(mean), error / (2 * math.sqrt(mean)) if mean else 0.0
 
 
-def _like(full: FullData | None, part: LabelledSet, name: str) -> Passed:
+def _like(full: FullData | None, part: LabelledSet, name: str, labels: Labels | None) -> Passed:
     """A set of a copy, in the type of the full data."""
     if full is not None:
-        named = full.classes is not None and not np.issubdtype(full.classes.dtype, np.integer)
-        return full.parts[name].like(part, name, full.classes if named else None)
+        return full.parts[name].like(part, name, labels)
     return passed(part.as_passed(name), name)
+
+
+def _labels(small: CondensedDataset, classes: Labels | None) -> Labels | None:
+    """The user's labels of a copy's classes 0, 1, ...; None if they are these numbers.
+
+    Classes are matched by name if both sides have the same names, else by position.
+    """
+    if classes is None or np.array_equal(classes, np.arange(len(classes))):
+        return None
+    called = {str(label): k for k, label in enumerate(classes)}
+    names = (small.meta.get("data") or {}).get("class_names") or ()
+    return classes[[called[name] for name in names]] if sorted(names) == sorted(called) else classes
 
 
 def _weight(val: LabelledSet | None, given: Passed) -> Array | None:

@@ -31,13 +31,14 @@ from hcdc.search._ray import RayExecutor, ray_cluster, ray_task
 from hcdc.search._sampler import Sampler
 from hcdc.search._search import search
 from hcdc.search._settings import LadderSettings
-from hcdc.search._store import LineStore, Store, open_store
+from hcdc.search._store import LineStore, Store, file_name, open_store
 from hcdc.search._task_problem import TaskProblem
 from hcdc.search._trial import Trial, TrialPruned
-from hcdc.search._trust import trust, trust_seconds, trust_trainings
+from hcdc.search._trust import USUAL_RUNG, trust, trust_seconds, trust_trainings
 
 __all__ = [
     "USUAL_BUDGET",
+    "USUAL_RUNG",
     "CategoricalDistribution",
     "Distribution",
     "Executor",
@@ -66,6 +67,7 @@ __all__ = [
     "TrialPruned",
     "described",
     "distribution",
+    "file_name",
     "from_dimension",
     "from_optuna",
     "open_store",

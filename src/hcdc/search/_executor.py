@@ -44,7 +44,7 @@ class Ran:
         trial: The trial, with what the objective read and said.
         score, state, note: See `Outcome`.
         seconds: Its own seconds, wherever it ran.
-        asked, parts, weighted: What `TrialData` noted.
+        asked, batch, doubt, parts, weighted: What `TrialData` noted.
         error: Standard error of the score over the validation rows; None for a value of the user's own.
     """
 
@@ -57,6 +57,8 @@ class Ran:
     parts: Mapping[str, float] = field(default_factory=dict)
     weighted: bool = False
     error: float | None = None
+    batch: int = 0
+    doubt: str = ""
 
 
 class Executor:
@@ -112,7 +114,7 @@ def run_job(objective: Objective, full: FullData, data: MakeData, job: Job) -> R
         state = "pruned" if is_pruned(error) else "failed"
         note = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     seconds = time.perf_counter() - begun
-    noted = given.asked, given.parts_scored, given.weighted, given.errors.get(score)
+    noted = given.asked, given.parts_scored, given.weighted, given.errors.get(score), given.batch, given.doubt
     return Ran(trial, score, state, note, seconds, *noted)
 
 

@@ -27,9 +27,12 @@ def known_results(known: Any, fingerprint: str) -> ListedTruth:
     if isinstance(known, ListedTruth):
         return known
     if isinstance(known, (str, os.PathLike)):
-        if not _is_storage(os.fspath(known)):
-            return CsvTruth(known)
-        known = _stored(os.fspath(known))
+        try:
+            if not _is_storage(os.fspath(known)):
+                return CsvTruth(known)
+            known = _stored(os.fspath(known))
+        except InputError as error:
+            raise InputError(f"known: {error}") from error
     if hasattr(known, "trials") and hasattr(known, "directions"):
         tags = [known.user_attrs.get(key) for key in ("rung", "data")]
         if tags not in ([None, None], ["full", fingerprint]):

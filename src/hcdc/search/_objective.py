@@ -25,6 +25,7 @@ from hcdc.search._free import KIND as FREE
 from hcdc.search._learned_space import MOST_VALUES, LearnedSpace
 from hcdc.search._problem import Array, Outcome, Problem, Rung
 from hcdc.search._pruning import UNPRUNED, MedianRule, OptunaPruning
+from hcdc.search._short import UNKNOWN_SHARE, short_training
 from hcdc.search._store import Store
 from hcdc.search._trial import Rule
 
@@ -84,6 +85,7 @@ class ObjectiveProblem(Problem):
 
     Attributes:
         space: What is known of the search space.
+        dropped: Why stand-ins were left out before the search, by name.
         warnings: What to tell the user with the result.
     """
 
@@ -109,11 +111,12 @@ class ObjectiveProblem(Problem):
         self.code = code_fingerprint(objective)
         self.space = LearnedSpace()
         self.warnings: list[str] = []
+        self.dropped: dict[str, str] = {}
         self._copies: dict[str, str] = {}
         self._params: dict[str, Mapping[str, Any]] = {}
         self._full_scored: set[str] = set()
         self._reports: list[Mapping[int, float]] = []
-        self._heard, self._asked = 0, 1
+        self._heard, self._asked, self._settled = 0, 1, False
         self._peaks: dict[float, list[PeakMemory]] = {}
         numbers = [""] if len(copies) == 1 else [f":{k}" for k in range(1, len(copies) + 1)]
         found = [self._copy(f"copy{number}", copy) for number, copy in zip(numbers, copies)]
@@ -144,7 +147,8 @@ class ObjectiveProblem(Problem):
             return ObjectiveRung(name, share, partial(part, fraction=size, effort=Effort(steps=size)), share)
         if kind == "short" and (0 < size < 1 or (size >= 1 and size.is_integer())):
             short = Effort(steps=size, epochs=size) if size < 1 else Effort(most=int(size))
-            return ObjectiveRung(name, size if size < 1 else 0.25, partial(part, fraction=1.0, effort=short))
+            share = size if size < 1 else UNKNOWN_SHARE
+            return ObjectiveRung(name, share, partial(part, fraction=1.0, effort=short))
         raise InputError(
             f"rung '{name}' is not known; write 'subset:0.1', 'short:0.25' (a share of the epochs), "
             "'short:3' (epochs), 'copy:FILE' or 'full'"
@@ -210,12 +214,12 @@ class ObjectiveProblem(Problem):
             seconds, failed = seconds + spent, outcome.note
             if outcome.complete or len(self.rungs) == 1:
                 break
-            self._unusable(self.rungs.pop(0), failed)
+            self._drop(self.rungs[0], f"the objective fails on it ({failed})")
         if not outcome.complete:
             raise HcdcError(f"the first trials all failed, also on rung '{self.rungs[0].name}': {failed}")
         if not self.space.distributions:
             raise InputError("the objective asks the trial for no parameter, so there is nothing to search")
-        self._settle(outcome.told["asked"])
+        self._settle(outcome.told, self.rungs[0].rows == 1)
         self.rungs[0].once += seconds
 
     def _scouted(self, rung: ObjectiveRung, store: Store, seed: int, failed: str) -> tuple[Outcome, float]:
@@ -239,11 +243,12 @@ class ObjectiveProblem(Problem):
                 break
         return outcome, seconds
 
-    def _unusable(self, rung: ObjectiveRung, note: str) -> None:
-        """Say that a stand-in was dropped because the objective fails on it."""
-        text = f"rung '{rung.name}' is left out: the objective fails on it ({note})"
-        self.warnings.append(text)
-        log.warning("%s", text)
+    def _drop(self, rung: ObjectiveRung, why: str) -> None:
+        """Leave out a stand-in, and say so."""
+        self.rungs.remove(rung)
+        self.dropped[rung.name] = why
+        self.warnings.append(f"rung '{rung.name}' is left out: {why}")
+        log.warning("%s", self.warnings[-1])
 
     def forecast(self, budget: float, seed: int) -> dict[str, float]:
         """Mean seconds per trial by rung, from the same configurations on all rungs that are quick enough."""
@@ -304,18 +309,31 @@ class ObjectiveProblem(Problem):
         """Number of configurations; infinite where a parameter is real, or may not always be read."""
         return self.space.size()
 
-    def _settle(self, asked: Mapping[str, int]) -> None:
-        """Drop the short rungs of an objective that does not ask how long to train; else set their shares."""
-        self._asked = max([1, *asked.values()])
+    def _settle(self, told: Mapping[str, Any], whole: bool) -> None:
+        """Drop the short rungs that mean nothing for this objective; set what a number of epochs means.
+
+        Args:
+            told: What the first trial told.
+            whole: Whether it had all training examples, on which the number of steps may depend.
+        """
+        asked = told["asked"]
+        self._asked, self._settled = max([1, *asked.values()]), True
         short = [rung for rung in self.rungs if rung.name.startswith("short:")]
         if short and not asked:
             self.rungs = [rung for rung in self.rungs if rung not in short]
+            self.dropped.update({rung.name: NO_SHORT for rung in short})
             self.warnings.append(NO_SHORT)
             log.warning("%s", NO_SHORT)
+            return
         for rung in short:
-            epochs = _number(rung.name.partition(":")[2])
-            if epochs >= 1 and "epochs" in asked:
-                rung.share = min(1.0, epochs / asked["epochs"])
+            if (most := _number(rung.name.partition(":")[2])) < 1:
+                continue
+            try:
+                rung.share, effort = short_training(int(most), told, self.full, whole)
+            except InputError as error:
+                self._drop(rung, str(error))
+            else:
+                rung.data = partial(part, fraction=1.0, effort=effort)
 
     # --- trials -------------------------------------------------------------------------------------------
 
@@ -347,6 +365,8 @@ class ObjectiveProblem(Problem):
             "reports": [[k, v] for k, v in trial.reports.items() if math.isfinite(v)],
             "user_attrs": trial.user_attrs, "error": ran.error,
         }  # fmt: skip
+        if ran.batch:
+            told["batch"] = ran.batch
         parts = {name: value for name, value in ran.parts.items() if name != "val"}
         return Outcome(
             config, ran.score, ran.seconds, ran.state, note=ran.note, parts=parts, told=jsonable(told)
@@ -367,6 +387,8 @@ class ObjectiveProblem(Problem):
                 f"'{rung.name}' for one configuration; what it reads must depend on other parameters only, "
                 "not on the data"
             )
+        if ran.doubt and self._settled:  # the first trial tells what is needed
+            raise InputError(f"rung '{rung.name}': {ran.doubt}")
         if ran.weighted and "val" not in ran.parts:
             raise InputError(
                 f"the validation set of rung '{rung.name}' is weighted, which a value of your own ignores; "

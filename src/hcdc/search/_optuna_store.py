@@ -102,7 +102,8 @@ def check_journal(path: str) -> None:
     size = 0
     with open(path, "rb") as handle:
         for number, line in enumerate(handle, 1):
-            if not line.endswith(b"\n") and (line.startswith(START) or START.startswith(line)):
+            left = line.rstrip(b"\0")  # a loss of power leaves bytes of zero
+            if not line.endswith(b"\n") and (left.startswith(START) or START.startswith(left)):
                 return _cut(path, size)
             if not holds(line, "op_code"):
                 raise InputError(

@@ -17,13 +17,13 @@ from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import HcdcError, InputError
 from hcdc.core.files import is_special
 from hcdc.search._distributions import Distribution
-from hcdc.search._problem import Outcome
+from hcdc.search._problem import STATES, Outcome
 
 OPTUNA_SUFFIXES = (".log", ".journal")
 CODE = "code"
 """Where a search keeps the fingerprint of its objective's code; storages of earlier versions have none."""
-
-
+START = b'{"event": "'
+"""How a storage of JSON lines begins."""
 CRASHES = 2
 """Times that the process may end during one trial of a continued search; then the trial has failed."""
 
@@ -181,6 +181,12 @@ def holds(line: bytes, key: str) -> bool:
     return isinstance(found, dict) and key in found
 
 
+def _begins(path: str, start: bytes) -> bool:
+    """Whether a file begins with ``start``, as far as it goes; a loss of power leaves bytes of zero."""
+    with open(path, "rb") as handle:
+        return start.startswith(handle.read(len(start)).rstrip(b"\0"))
+
+
 class LineStore(Store):
     """A store in a file of JSON lines, each on disk before the search goes on.
 
@@ -193,25 +199,37 @@ class LineStore(Store):
         self.path = os.fspath(path)
         if not os.path.exists(self.path):
             return
-        for line in records.read(self.path):
+        for number, line in enumerate(records.read(self.path), 1):
+            try:
+                self._take(line)
+            except (KeyError, TypeError, ValueError) as error:
+                if number == 1:
+                    raise self._foreign() from error
+                raise InputError(
+                    f"line {number} of '{self.path}' is not a record of a search; restore the file from a "
+                    "copy of it, or name another storage"
+                ) from error
             self.continued = True
-            if line.get("event") == "outcome":
-                score = float("nan") if line["score"] is None else line["score"]
-                outcome = Outcome(
-                    line["config"],
-                    score,
-                    line["seconds"],
-                    line["state"],
-                    line["values"],
-                    line["note"],
-                    line["parts"],
-                    line["told"],
-                )
-                super().tell(line["rung"], line["repeat"], outcome)
-            elif line.get("event") == "note":
-                super().note(line["key"], line["value"])
-            else:
-                raise InputError(f"'{self.path}' is not a search storage; name another file")
+        if not self.continued and not _begins(self.path, START):
+            raise self._foreign()
+
+    def _foreign(self) -> InputError:
+        return InputError(f"'{self.path}' is not a search storage, and is left as it is; name another file")
+
+    def _take(self, line: Mapping[str, Any]) -> None:
+        """Take over a line; `ValueError` and its like if it is none of ours."""
+        event = line["event"]
+        if event == "note" and (line["key"] != "problem" or isinstance(line["value"], dict)):
+            super().note(line["key"], line["value"])
+            return
+        given = {key: value for key, value in line.items() if key not in ("event", "rung", "repeat")}
+        given["score"] = math.nan if given["score"] is None else given["score"]
+        outcome = Outcome(**given)
+        mappings = outcome.config, outcome.values, outcome.parts, outcome.told
+        fine = event == "outcome" and outcome.state in STATES and math.isfinite(outcome.seconds)
+        if not fine or math.isinf(outcome.score) or not all(isinstance(found, dict) for found in mappings):
+            raise ValueError(event)
+        super().tell(line["rung"], line["repeat"], outcome)
 
     def tell(self, rung: str, repeat: int, outcome: Outcome) -> None:
         super().tell(rung, repeat, outcome)

@@ -36,6 +36,7 @@ from hcdc.truth import TrainedTruth, Truth, check_truth, full_scores
 
 FEWEST = 4
 """Fewest probes."""
+USUAL_RUNG = "subset:0.1"
 PER_PROBE = 5
 """Candidates scored on the stand-in per probe; they describe its ranking."""
 
@@ -44,7 +45,7 @@ def trust(
     subject: Objective | CondensedDataset | str | os.PathLike[str],
     full: FullData | None = None,
     *,
-    rung: str | CondensedDataset | os.PathLike[str] = "subset:0.1",
+    rung: str | CondensedDataset | os.PathLike[str] | None = None,
     probes: int = ENOUGH,
     against: str = "full",
     confirm: int = 0,
@@ -65,7 +66,7 @@ def trust(
         subject: A condensed data set or its file; or an ``objective(trial, data)``, with its full data.
         full: The full data of an objective.
         rung: The stand-in of an objective: ``"subset:0.1"``, ``"short:0.25"``, ``"short:3"`` or a condensed
-            data set.
+            data set; ``"subset:0.1"`` by default.
         probes: Trainings to compare with; 16 or more are needed for "trust", and 60 tell much per dimension.
         against: What stands for the truth: ``"full"``, or a short training such as ``"short:0.25"``, of which
             more can be paid.
@@ -97,11 +98,13 @@ def trust(
             raise InputError("full is missing: pass hcdc.FullData(train, val) with an objective")
         if storage is not None:
             raise InputError("storage belongs to an objective; the results of a copy are kept in its cache")
+        if rung is not None:
+            raise InputError("rung belongs to an objective; leave it out for a condensed data set")
         return _of_copy(loaded_copy(subject), design, truth, device, cache, progress)
     if isinstance(subject, (CondensedDataset, str, os.PathLike)):
         raise InputError("full belongs to an objective; leave it out for a condensed data set")
     store = Store() if storage is None else open_store(storage)
-    return _of_objective(subject, full, rung, design, store, progress)
+    return _of_objective(subject, full, USUAL_RUNG if rung is None else rung, design, store, progress)
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,7 @@ def trust_seconds(
     _check_confirm(against, confirm, probes)
     problem = _problem(objective, full, rung, against)
     prices = [*problem.forecast(math.inf, seed).values()]
+    _check_rungs(problem, against)
     counts = [PER_PROBE * probes, *([probes] if len(prices) == 2 else [probes, confirm])]
     return sum(count * price for count, price in zip(counts, prices))
 
@@ -171,6 +175,18 @@ def _problem(
     if isinstance(rung, str):
         return ObjectiveProblem(objective, full, rungs=[rung, *between])
     return ObjectiveProblem(objective, full, [rung], rungs=between)
+
+
+def _check_rungs(problem: ObjectiveProblem, against: str) -> None:
+    """Refuse to measure what is no stand-in for this objective, or a full training under another name."""
+    for name, why in problem.dropped.items():
+        raise InputError(f"{'against' if name == against else 'rung'} '{name}': {why}")
+    for rung in problem.rungs[:-1]:
+        if rung.name.startswith("short:") and rung.share >= 1:
+            raise InputError(
+                f"{'against' if rung.name == against else 'rung'} '{rung.name}': the first trial asks for no "
+                "more epochs, so this is a full training; give fewer epochs, or a share such as 'short:0.25'"
+            )
 
 
 def _of_copy(
@@ -231,15 +247,13 @@ def _of_objective(
 ) -> Trust:
     seed, probes = design.seed, design.probes
     problem = _problem(objective, full, rung, design.against)
-    wanted = len(problem.rungs)
     spec = {**problem.spec(), CODE: problem.code, "seed": seed, "measured": "trust"}
     store.open(spec, problem.distributions)
     problem.scout(store, seed)
     check_groups(design.groups, problem.distributions)
-    if len(problem.rungs) < wanted and design.against != "full":
-        raise InputError(f"against '{design.against}': {problem.warnings[-1]}")
+    _check_rungs(problem, design.against)
     if len(problem.rungs) < 2:
-        raise InputError(f"rung '{rung}': {problem.warnings[-1] if problem.warnings else 'not a stand-in'}")
+        raise InputError(f"rung '{rung}': not a stand-in")
     stand_in, above, whole = problem.rungs[0], problem.rungs[1], problem.rungs[-1]
     configs = problem.propose(PER_PROBE * probes, numpy_stream(seed, "trust"))
     picks = _picks(len(configs), probes, seed)

@@ -41,7 +41,7 @@ class CsvTruth(ListedTruth):
         keys = [name for name in names if name not in FIGURES]
         if "val" not in names or not keys:
             raise InputError(
-                f"truth: '{self.path}' has the columns {', '.join(names) or 'none'}; it needs 'val' and one "
+                f"'{self.path}' has the columns {', '.join(names) or 'none'}; it needs 'val' and one "
                 "per key of a configuration, and may have 'test' and 'seconds'"
             )
         rows = []
