@@ -74,12 +74,19 @@ def agreement(rung: RungReport) -> str:
     return f"{number(rung.spearman)}{interval}{against}"
 
 
+def unfinished(rung: RungReport) -> str:
+    """How many candidates of a rung have no score: failed ones, and apart from them the pruned ones."""
+    failed = rung.failed - rung.pruned
+    some = [*([f"{failed:,}"] if failed else []), *([f"{rung.pruned:,} pruned"] if rung.pruned else [])]
+    return ", ".join(some) or "-"
+
+
 def rung_cells(rung: RungReport) -> list[str]:
     """A rung as a row; see `RUNG_HEADINGS`."""
     price = "-" if rung.price is None else f"{rung.price:.3g}"
     note = rung.note or {True: "pays", False: "not shown to pay", None: ""}[rung.pays]
     return [
-        rung.name, f"{rung.candidates:,}", str(rung.failed or "-"), f"{rung.seconds:,.1f}", price,
+        rung.name, f"{rung.candidates:,}", unfinished(rung), f"{rung.seconds:,.1f}", price,
         agreement(rung), str(rung.audits or "-"), "-" if rung.trust is None else rung.trust.verdict, note,
     ]  # fmt: skip
 
