@@ -123,9 +123,8 @@ def _left_out(found: Found) -> list[str]:
     every = filters(found)
     sure = [rung for rung, _ in every if rung.pays and (rung.interval[0] or 0.0) > 0]
     if every and not sure:
-        return [
-            "No stand-in was shown to agree with the next rung, so better candidates may have been left out"
-        ]
+        none = "No audit shows that a stand-in agrees with the next rung"
+        return [f"{none}, so better candidates may have been left out"]
     agree = [f"'{rung.name}' agrees with {_against(rung)} ({_correlation(rung)})" for rung in sure]
     doubts = [
         f"'{rung.name}' may have left out better candidates: its agreement with '{above}' is "
