@@ -14,6 +14,7 @@ from hcdc.core.found import Found, RungReport
 from hcdc.core.progress import Progress
 from hcdc.core.records import environment
 from hcdc.core.seeds import derive, numpy_stream
+from hcdc.core.told import every
 from hcdc.datasets import CondensedDataset
 from hcdc.evaluation import task_of
 from hcdc.search._allocation import improving
@@ -108,6 +109,6 @@ def _best(board: Board, rung: str) -> tuple[Config, float]:
     complete = [(o.score, i) for i, o in board.outcomes[rung].items() if o.complete]
     if not complete:
         last = next(reversed(board.outcomes[rung].values()))
-        raise HcdcError(f"all {len(board.outcomes[rung])} trials on the copy failed: {last.note}")
+        raise HcdcError(f"{every(len(board.outcomes[rung]), 'trial')} on the copy failed: {last.note}")
     score, index = max(complete, key=lambda pair: (pair[0], -pair[1]))
     return board.configs[index], score

@@ -15,6 +15,7 @@ from hcdc.core.memory import PeakMemory
 from hcdc.core.planned import ODDS, RungPlan, SearchPlan, raised
 from hcdc.core.records import environment
 from hcdc.core.seeds import numpy_stream
+from hcdc.core.told import counted, every
 from hcdc.datasets import CondensedDataset, FullData
 from hcdc.search._allocation import allocate
 from hcdc.search._executor import Objective
@@ -159,7 +160,7 @@ def planned(
         return SearchPlan(rungs=_rungs(prices, sizes), why=why, **told)
     if size <= affordable:
         sizes[names[-1]] = int(size)
-        why = f"all {size:,.0f} candidates can be trained in full within the budget; do that"
+        why = f"{every(int(size), 'candidate')} can be trained in full within the budget; do that"
         return SearchPlan(rungs=_rungs(prices, sizes), why=why, **told)
     used = names[
         next(k for k, name in enumerate(names) if prices[name] <= STEEP * full or name == names[-1]) :
@@ -183,9 +184,9 @@ def planned(
         sizes[names[-1]] += round(reserve / full)
         first = next(name for name in names if sizes[name])
         why = (
-            f"'{first}' tries {sizes[first]:,} candidates where the budget trains {affordable:,} in full; "
-            f"if its ranking proves good, the best is expected {gain:.1f} standard deviations higher than "
-            "with random search"
+            f"'{first}' tries {counted(sizes[first], 'candidate')} where the budget trains {affordable:,} in "
+            f"full; if its ranking proves good, the best is expected {gain:.1f} standard deviations higher "
+            "than with random search"
         )
     else:
         sizes[names[-1]] = affordable
