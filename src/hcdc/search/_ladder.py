@@ -169,10 +169,10 @@ class Ladder:
             fresh = rung.run(missing, derive(self.seed, "search", rung.name, repeat))
             for config, outcome in zip(configs, known):
                 if outcome is None:
-                    begun = time.perf_counter()
                     with self.store.begun(rung.name, repeat, config):
+                        begun = time.perf_counter()  # only now: the store may wait for others
                         outcome = next(fresh)
-                    self.overhead.leave_out(time.perf_counter() - begun)
+                        self.overhead.leave_out(time.perf_counter() - begun)
                     self.store.tell(rung.name, repeat, outcome)
                 self._account(rung, repeat, outcome)
                 found.append(outcome)
