@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from hcdc.core.trusted import Trust
 
 Lines = list[tuple[str, str]]
+FEW = 0.05
+"""Share of its seconds that a search may take for itself without a word."""
 
 
 def in_columns(lines: Sequence[tuple[str, object]]) -> str:
@@ -31,6 +33,11 @@ def number(value: float | None) -> str:
 def figure(value: float | None) -> str:
     """A score with four digits."""
     return "-" if value is None else f"{value:.4g}"
+
+
+def seconds_text(seconds: float) -> str:
+    """Seconds, with a tenth if they are few."""
+    return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
 
 
 def config_text(config: Mapping[str, Any]) -> str:
@@ -164,9 +171,8 @@ def misjudged(found: Found) -> list[str]:
 def cost(found: Found) -> str:
     """Time spent against what the same candidates would take in full; free scores are no trials."""
     trained = [rung for rung in found.rungs if not free(rung)]
-    spent = (
-        f"{duration(found.seconds)} for {counted(found.full_trainings, 'full training')}{_unfinished(found)}"
-    )
+    spent = f"{duration(found.seconds)} for {counted(found.full_trainings, 'full training')}"
+    spent += _unfinished(found) + _deciding(found)
     most = max(trained, key=lambda rung: rung.candidates, default=None)
     tried = 0 if most is None else most.candidates
     price = next((rung.price for rung in found.rungs if rung.name == "full"), None)
@@ -190,11 +196,17 @@ def _unfinished(found: Found) -> str:
     return f" (and {', '.join(some)})" if some else ""
 
 
+def _deciding(found: Found) -> str:
+    """The seconds of the search itself, if they are more than a few per cent."""
+    overhead = found.cost.overhead
+    return f", {seconds_text(overhead)} of it starting and deciding" if overhead > FEW * found.seconds else ""
+
+
 # --- a plan and a measured stand-in -------------------------------------------------------------------------
 
 
 def plan_lines(plan: SearchPlan) -> Lines:
-    """A plan: candidates and seconds by rung, memory, verdict."""
+    """A plan: candidates and seconds by rung, seconds of the search itself, memory, verdict."""
     lines = [
         (
             f"rung {rung.name}",
@@ -203,6 +215,8 @@ def plan_lines(plan: SearchPlan) -> Lines:
         for rung in plan.rungs
         if rung.candidates
     ]
+    if plan.pays and plan.overhead:
+        lines.append(("deciding", f"{seconds_text(plan.overhead)}, starting included"))
     if plan.pays and plan.chance is not None:
         lines.append(("chance", f"{plan.chance:.0%} to beat random search with full trainings"))
     verdict = "a ladder should pay here" if plan.pays else "do not search with a ladder here"
