@@ -7,6 +7,7 @@ seed. Ratios are the plan's figure over the search's, as medians over the repeat
 
 - ``price``: seconds per candidate on a rung, of those that the search trained on it at least twice;
 - ``seconds``: seconds on a rung, of those that both use;
+- ``overhead``: seconds of the search itself, where the plan says that a ladder pays;
 - ``memory``: peak of the process.
 """
 
@@ -66,14 +67,20 @@ def planned(case: str, budget: float, seed: int, device: str) -> dict[str, Any]:
     found = hcdc.plan(*subject(case), budget=budget, seed=seed, device=device)
     told = {r.name: [r.candidates, r.price, r.seconds] for r in found.rungs}
     whole = time.perf_counter() - begun
-    return {"rungs": told, "memory_gib": found.memory_gib, "pays": found.pays, "whole_seconds": whole}
+    return {
+        "rungs": told, "memory_gib": found.memory_gib, "pays": found.pays, "overhead": found.overhead,
+        "whole_seconds": whole,
+    }  # fmt: skip
 
 
 def searched(case: str, budget: float, seed: int, device: str) -> dict[str, Any]:
     """Search in this process; what came before the first candidate of a rung is not in its seconds."""
     found = hcdc.search(*subject(case), budget=budget, seed=seed, device=device)
     told = {r.name: [r.candidates, r.price, r.seconds - r.once] for r in found.rungs}
-    return {"rungs": told, "memory_gib": peak_memory_gib(), "whole_seconds": found.seconds}
+    return {
+        "rungs": told, "memory_gib": peak_memory_gib(), "overhead": found.cost.overhead,
+        "whole_seconds": found.seconds,
+    }  # fmt: skip
 
 
 def ratios(plans: Sequence[Run], searches: Sequence[Run]) -> dict[str, Any]:
@@ -89,9 +96,11 @@ def ratios(plans: Sequence[Run], searches: Sequence[Run]) -> dict[str, Any]:
                 price.setdefault(name, []).append(forecast / each)
             if many and count and whole:
                 seconds.setdefault(name, []).append(expected / whole)
+    decided = [(p["overhead"], s["overhead"]) for p, s in zip(plans, searches) if p["pays"] and s["overhead"]]
+    overhead = round(median(plan / search for plan, search in decided), 3) if decided else None
     memory = median(plan["memory_gib"] / search["memory_gib"] for plan, search in zip(plans, searches))
     middle = [{name: round(median(found), 3) for name, found in each.items()} for each in (price, seconds)]
-    return {"price": middle[0], "seconds": middle[1], "memory": round(memory, 3)}
+    return {"price": middle[0], "seconds": middle[1], "overhead": overhead, "memory": round(memory, 3)}
 
 
 def apart(what: str, *arguments: object) -> dict[str, Any]:

@@ -36,5 +36,5 @@ def objective(trial, data) -> float:
 
 if __name__ == "__main__":
     found = hcdc.search(objective, data(), budget=sys.argv[1] if len(sys.argv) > 1 else "1m")
-    pruned = found.rung("full").failed
-    print(f"use {found.best}: accuracy {found.score}, {pruned} of {found.full_trainings} trainings given up")
+    full = found.rung("full")
+    print(f"use {found.best}: accuracy {found.score}, {full.pruned} of {full.candidates} trainings given up")

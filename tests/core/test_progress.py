@@ -53,6 +53,14 @@ def test_a_continued_run_counts_only_its_own_steps(clock, lines):
     assert ": 90/100, 10 s left" in lines()[-1]
 
 
+def test_what_is_known_to_be_left_is_not_estimated(clock, lines):
+    phase = Progress().phase("seconds of search", 60)
+    clock[0] += 6
+    phase.left = 56.0
+    phase.step(4)
+    assert ", 56 s left" in lines()[-1]
+
+
 def test_step_zero_is_no_work(clock, lines):
     phase = Progress().phase("train", 10)
     phase.step(0)

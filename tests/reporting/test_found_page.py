@@ -18,7 +18,7 @@ from hcdc.core.found import Found, RungReport
 from hcdc.core.planned import RungPlan, SearchPlan
 from hcdc.core.told import found_lines
 from hcdc.core.trusted import DimensionTrust, Trust
-from hcdc.reporting import random_curve, read_found, write_search_report
+from hcdc.reporting import random_curve, read_found, rung_cells, write_search_report
 
 pytest.importorskip("matplotlib")
 
@@ -108,6 +108,31 @@ def test_a_verdict_speaks_of_every_stand_in_that_left_somebody_out_and_of_no_oth
     assert "left out" not in lines(rungs=[*dropped, full])["verdict"]
     everybody = dataclasses.replace(full, candidates=120)
     assert "left out" not in lines(rungs=[unmeasured, everybody])["verdict"]
+
+
+def test_a_rung_that_is_kept_is_not_said_to_agree(tmp_path):
+    """Its audits may show nothing while the slope of all its pairs is above zero."""
+    copy, short, full = FOUND.rungs
+    kept = dataclasses.replace(copy, pays=True, note="")
+    dropped = dataclasses.replace(short, pays=False, note="not worth its cost")
+    trial = dataclasses.replace(short, pays=False)
+    words = [rung_cells(rung)[-1] for rung in (kept, dropped, trial, full)]
+    higher = "higher scores here went with higher scores on the next rung"
+    doubtful = f"kept on trial: not shown that {higher}"
+    assert words == [f"kept: {higher}", "dropped: not worth its cost", doubtful, ""]
+    verdict = lines(rungs=[kept, full])["verdict"]
+    assert "No audit shows that a stand-in agrees with the next rung, so better candidates may" in verdict
+    page = report(dataclasses.replace(FOUND, rungs=[kept, short, full]), tmp_path / "kept.html").read_text()
+    assert "Ranking judges the order of a rung by its audits alone; result says whether the search" in page
+    assert "<td>pays" not in page
+
+
+def test_pruned_candidates_are_shown_apart():
+    shown = [
+        rung_cells(RungReport(name="full", candidates=9, failed=failed, pruned=pruned))[2]
+        for failed, pruned in ((0, 0), (3, 0), (2, 2), (5, 2))
+    ]
+    assert shown == ["-", "3", "2 pruned", "3, 2 pruned"]
 
 
 def test_a_copy_alone_has_neither_score_nor_saving():

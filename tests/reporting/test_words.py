@@ -9,7 +9,7 @@ from synthetic_evaluation import changed, document, evaluation
 from hcdc.core.ranks import spearman
 from hcdc.core.results import Evaluation, Rival
 from hcdc.reporting import findings, payment, validation_choice
-from hcdc.reporting._words import _differences, gain
+from hcdc.reporting._words import _differences, gain, remarks
 
 
 def sentences(evaluations):
@@ -251,3 +251,11 @@ def test_the_real_set_by_loss_is_one_of_its_kind():
     by_loss = Rival(name="real-val-loss", spearman=0.999, proxy=e.truth)
     e = dataclasses.replace(e, rivals=[*e.rivals, by_loss])
     assert "the real validation set ranked better than the learned one: Spearman 1.00" in validation_choice(e)
+
+
+@pytest.mark.parametrize(
+    ("dropped", "told"),
+    [(1, "1 candidate was left out because it was"), (2, "2 candidates were left out because they were")],
+)
+def test_candidates_that_made_the_copy_are_counted(dropped, told):
+    assert any(text.startswith(told) for text in remarks(evaluation("hcdc", dropped=dropped)))

@@ -1,16 +1,22 @@
 """Trials that fail are told, and a stand-in on which all fail is left out."""
 
 import dataclasses
+import logging
+import re
 
 import pytest
 from tests.search.clocks import bowl, full, told
 from tests.search.problems import Three
 
 from hcdc import HcdcError
-from hcdc.search import Ladder, LadderSettings, search
+from hcdc.search import Ladder, LadderSettings, plan, search
 
 QUICK = LadderSettings(waves=4, pool=120, draws=24)
 TOO_FEW = "ValueError: too few rows"
+
+
+def boom(trial, data):
+    raise ValueError("boom")
 
 
 def too_few(trial, data):
@@ -72,6 +78,29 @@ def test_an_objective_that_fails_everywhere_is_soon_given_up(clock):
     with pytest.raises(HcdcError, match="first trials all failed, also on rung 'full': KeyError: 'target'"):
         search(bowl(clock, calls, fault), full(), budget=60)
     assert [call[:2] for call in calls] == [(40, 10)] * 5 + [(10, 100), (40, 100)]
+
+
+def test_first_trials_that_fail_are_logged_once_with_their_count(clock, caplog):
+    caplog.set_level(logging.INFO, "hcdc")
+    with pytest.raises(HcdcError):
+        search(bowl(clock, fault=boom), full(), budget=60)
+    failed = [line for line in caplog.messages if line.endswith(": ValueError: boom") and "failed" in line]
+    assert failed == [
+        "5 trials failed on rung 'subset:0.1': ValueError: boom",
+        "1 trial failed on rung 'short:0.25': ValueError: boom",
+        "1 trial failed on rung 'full': ValueError: boom",
+    ]
+
+
+def test_trials_that_fail_while_a_plan_is_made_are_logged_once(clock, caplog):
+    def fault(trial, data):
+        if trial.params["x"] > 0:
+            raise ValueError("boom")
+
+    caplog.set_level(logging.INFO, "hcdc")
+    plan(bowl(clock, fault=fault), full(), budget=600)
+    (told,) = [line for line in caplog.messages if "failed while" in line]
+    assert re.fullmatch(r"\d+ trials failed while the plan was made: ValueError: boom", told)
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -1,5 +1,6 @@
 """`hcdc.search` on a task and a space, on a table of results, and on one copy alone."""
 
+import math
 import sys
 from types import MappingProxyType
 
@@ -232,6 +233,75 @@ class Bowl(Rung):
     def run(self, configs, seed):
         for config in configs:
             yield Outcome(config, -distance(config), 0.01)
+
+
+class Counted(Bowl):
+    """Counts the trials that it runs, and stops after ``most`` of them."""
+
+    def __init__(self):
+        self.ran, self.most = 0, math.inf
+
+    def run(self, configs, seed):
+        for outcome in super().run(configs, seed):
+            if self.ran == self.most:
+                raise KeyboardInterrupt
+            self.ran += 1
+            yield outcome
+
+
+@pytest.fixture
+def on_copy(task, tmp_path, monkeypatch):
+    """Searches the same copy again and again, and says how many trials each search ran."""
+    rung, copy = Counted(), small(task)
+    monkeypatch.setattr(TaskProblem, "_copy", lambda *_: rung)
+
+    def run(trials, storage=None, most=math.inf):
+        rung.ran, rung.most = 0, most
+        found = hcdc.search(copy, trials=trials, storage=storage and tmp_path / storage)
+        return found, rung.ran
+
+    return run
+
+
+@pytest.mark.parametrize("storage", ["s.jsonl", "s.log"])
+def test_more_trials_on_a_copy_continue_with_those_in_the_storage(on_copy, storage):
+    first, ran = on_copy(40, storage)
+    assert ran == 40
+    more, ran = on_copy(60, storage)
+    assert ran == 20
+    assert more.rungs[0].candidates == 60
+    assert distance(more.best) <= distance(first.best)
+    again, ran = on_copy(60, storage)
+    assert (told(again), ran) == (told(more), 0)
+    fewer, ran = on_copy(40, storage)
+    assert (told(fewer), ran) == (told(first), 0)
+    between, ran = on_copy(50, storage)
+    assert (between.best, between.rungs[0].candidates, ran) == (more.best, 60, 0)
+
+
+def test_the_best_of_the_stored_trials_on_a_copy_can_win(on_copy, monkeypatch):
+    """By now all new trials fail."""
+    first, _ = on_copy(40, "s.jsonl")
+    failing = lambda _, configs, seed: (Outcome(c, math.nan, 0.01, "failed") for c in configs)  # noqa: E731
+    monkeypatch.setattr(Counted, "run", failing)
+    more, _ = on_copy(60, "s.jsonl")
+    assert more.best == first.best
+    assert (more.rungs[0].candidates, more.rungs[0].failed) == (60, 20)
+
+
+@pytest.mark.parametrize("most", [5, 16, 30])
+def test_interrupted_trials_on_a_copy_end_as_uninterrupted_ones(on_copy, most):
+    whole, _ = on_copy(40)
+    with pytest.raises(KeyboardInterrupt):
+        on_copy(40, "s.jsonl", most)
+    found, ran = on_copy(40, "s.jsonl")
+    assert (told(found), ran) == (told(whole), 40 - most)
+    further, _ = on_copy(60, "s.jsonl")
+    on_copy(40, "t.jsonl")
+    with pytest.raises(KeyboardInterrupt):
+        on_copy(60, "t.jsonl", most // 2)
+    found, ran = on_copy(60, "t.jsonl")
+    assert (told(found), ran) == (told(further), 20 - most // 2)
 
 
 def test_the_model_beats_random_trials_on_a_copy(task, monkeypatch):

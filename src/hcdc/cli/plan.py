@@ -6,6 +6,7 @@ import hcdc
 from hcdc.cli import _options as given
 from hcdc.cli._app import command
 from hcdc.cli._arguments import check_inputs, check_writable, checked_device
+from hcdc.cli._clock import passed
 from hcdc.cli._interrupt import own_sentence
 from hcdc.cli._show import last_line, say, show_progress, write_json
 from hcdc.core.told import plan_lines
@@ -49,7 +50,7 @@ def plan(
     )  # fmt: skip
     say([line for line in chosen.told if line[0] != "rungs"], quiet)
     with own_sentence("interrupted; a plan keeps nothing"), show_progress(quiet):
-        found = hcdc.plan(chosen.subject, chosen.over, **chosen.options)
+        found = hcdc.plan(chosen.subject, chosen.over, before=passed(), **chosen.options)
     say(plan_lines(found), quiet)
     if json_file is not None:
         write_json(json_file, found.to_json())

@@ -12,6 +12,7 @@ from hcdc.cli._app import command
 from hcdc.cli._arguments import check_inputs, check_writable, checked_device, settings
 from hcdc.cli._show import ask_first, last_line, printable, quoted, say, show_notes, show_progress, write_json
 from hcdc.core.errors import InputError, unknown_name
+from hcdc.core.told import counted
 
 
 @command
@@ -102,15 +103,14 @@ def show_list(json_file: Path | None, quiet: bool) -> None:
     for row in [] if quiet else every:
         typer.echo(f"{row['name']} ({row['label']}): {row['title']}")
         for scale, told in row["scales"].items():
-            units = "1 unit" if told["units"] == 1 else f"{told['units']} units"
-            typer.echo(f"  {scale:<7}  {units}, {told['takes']}")
+            typer.echo(f"  {scale:<7}  {counted(told['units'], 'unit')}, {told['takes']}")
         for file, count in row["records"].items():
             units = row["recorded_units"].get(file, count)
             of = "" if units == count else f" of {units} units"
             typer.echo(f"  records  {count}{of} in {printable(file)}")
     if json_file is not None:
         write_json(json_file, every)
-    last_line(f"{len(every)} results", "hcdc reproduce NAME --scale smoke", json_file)
+    last_line(counted(len(every), "result"), "hcdc reproduce NAME --scale smoke", json_file)
 
 
 def show_rows(head: Any, rows: Any, quiet: bool) -> None:

@@ -26,7 +26,7 @@ from hcdc.core.found import Found
 from hcdc.core.plugins import load_attribute
 from hcdc.core.progress import duration
 from hcdc.core.records import device_name
-from hcdc.core.told import found_lines
+from hcdc.core.told import counted, found_lines
 
 if TYPE_CHECKING:
     from hcdc.cli._subject import Subject
@@ -144,6 +144,7 @@ def _run(chosen: Subject, storage: Path | None, quiet: bool, before: float) -> F
 def _rung(rung: Any) -> str:
     from hcdc.reporting import rung_cells
 
-    name, candidates, _, seconds, _, agreement, *_, note = rung_cells(rung)
+    name, _, _, seconds, _, agreement, *_, note = rung_cells(rung)
     ranks = "" if rung.spearman is None else f", agreement {agreement}"
-    return f"{name}: {candidates} candidates in {seconds} s{ranks}" + (f", {note}" if note else "")
+    tried = counted(rung.candidates, "candidate")
+    return f"{name}: {tried} in {seconds} s{ranks}" + (f", {note}" if note else "")

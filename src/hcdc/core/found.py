@@ -23,7 +23,8 @@ class RungReport:
     Attributes:
         name: Its name.
         candidates: How many candidates it scored.
-        failed: How many of them failed or were pruned.
+        failed: How many of them failed or were pruned, so that they have no score.
+        pruned: How many of these were pruned.
         seconds: Seconds it took, with ``once``, audits and repeated trainings.
         once: Seconds before its first candidate: to make its copy, or to try out an objective.
         audit_seconds: Seconds for candidates that are on this rung because the audit sample has them.
@@ -40,6 +41,7 @@ class RungReport:
     name: str
     candidates: int = 0
     failed: int = 0
+    pruned: int = 0
     seconds: float = 0.0
     once: float = 0.0
     audit_seconds: float = 0.0
@@ -51,6 +53,11 @@ class RungReport:
     note: str = ""
     trust: Trust | None = None
     file: str = ""
+
+    @property
+    def complete(self) -> int:
+        """How many candidates got a score."""
+        return self.candidates - self.failed
 
     @property
     def measured(self) -> bool:
@@ -101,7 +108,7 @@ class Found:
         finalists: The candidates that were trained again, with all their full scores.
         parts: Its scores on other parts of the data (``"test"``), from the same training.
         seconds, budget: What the search took and what it was given.
-        full_trainings: Full trainings, fresh ones included.
+        full_trainings: Complete full trainings, fresh ones included; pruned and failed ones are in ``rungs``.
         rungs: The rungs, cheapest first.
         curve: Best full score so far, as pairs of seconds and score.
         uniform: Full trainings of the audit sample as pairs of seconds and score; None where one failed. It
@@ -147,7 +154,7 @@ class Found:
         Then trainings with fresh seeds repeat the scores by which the winner was chosen.
         """
         runs = [one["scores"] for one in self.finalists if len(one["scores"]) > 1]
-        tried = self.rungs[-1].candidates if self.rungs else 0
+        tried = self.rungs[-1].complete if self.rungs else 0
         if tried < 2 or not runs or any(len(set(scores)) > 1 for scores in runs):
             return ""
         chance = sum(len(scores) - 1 for scores in runs) == 1  # two accuracies may be equal by chance

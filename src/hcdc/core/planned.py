@@ -53,6 +53,8 @@ class SearchPlan:
         why: The reason, in one sentence.
         candidates: Configurations in the space; None if they are endless.
         full_trainings: Full trainings that the budget pays for.
+        overhead: Seconds that no rung gets: before the first candidate, and, of a ladder that pays, for its
+            decisions.
         gain: Expected gain of the ladder over random search, in standard deviations of the full score, if its
             stand-ins get all the seconds that they are worth.
         chance: Probability that the ladder with the candidates of ``rungs`` finds a better configuration than
@@ -68,6 +70,7 @@ class SearchPlan:
     why: str = ""
     candidates: int | None = None
     full_trainings: int = 0
+    overhead: float = 0.0
     gain: float = 0.0
     chance: float | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)

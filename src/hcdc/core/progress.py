@@ -50,7 +50,13 @@ def duration(seconds: float) -> str:
 
 
 class Phase:
-    """One phase of a run; call ``step`` after each unit of work."""
+    """One phase of a run; call ``step`` after each unit of work.
+
+    Attributes:
+        left: Seconds that are known to be left; None to estimate them from the steps so far.
+    """
+
+    left: float | None = None
 
     def __init__(self, owner: Progress, name: str, total: int):
         self.owner, self.name, self.total = owner, name, total
@@ -73,7 +79,7 @@ class Phase:
         self.owner.report(
             f"[{self.owner.where()}] {self.name}: {done}/{self.total}"
             + (f", {figure}" if figure else "")
-            + f", {left:.0f} s left, peak {peak_memory_gib():.1f} GiB",
+            + f", {left if self.left is None else self.left:.0f} s left, peak {peak_memory_gib():.1f} GiB",
             last=done >= self.total,
         )
 

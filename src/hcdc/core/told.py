@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from hcdc.core.trusted import Trust
 
 Lines = list[tuple[str, str]]
+FEW = 0.05
+"""Share of its seconds that a search may take for itself without a word."""
 
 
 def in_columns(lines: Sequence[tuple[str, object]]) -> str:
@@ -33,6 +35,11 @@ def figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
+def seconds_text(seconds: float) -> str:
+    """Seconds, with a tenth if they are few."""
+    return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
+
+
 def config_text(config: Mapping[str, Any]) -> str:
     """A configuration as text to copy."""
     return json.dumps(config, ensure_ascii=False)
@@ -41,6 +48,16 @@ def config_text(config: Mapping[str, Any]) -> str:
 def listed(names: Sequence[str]) -> str:
     """Names joined by "and"."""
     return " and ".join(names)
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: "1 candidate", "1,200 candidates"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def every(count: int, noun: str) -> str:
+    """All of so many: "the candidate", "both candidates", "all 12 candidates"."""
+    return {1: f"the {noun}", 2: f"both {noun}s"}.get(count, f"all {counted(count, noun)}")
 
 
 # --- a search -----------------------------------------------------------------------------------------------
@@ -86,9 +103,11 @@ def verdict(found: Found) -> str:
 
 def _winner(found: Found) -> list[str]:
     """Whether the winner and its score can be relied on."""
-    full = found.rung("full").candidates
+    full = found.rung("full").complete
     if found.disappointing:
-        return [f"do not expect its score: {found.disappointing}", f"It is the best of {full} full trainings"]
+        alone = "It is the only candidate that was trained in full"
+        best = f"It is the best of {full} full trainings" if full > 1 else alone
+        return [f"do not expect its score: {found.disappointing}", best]
     if found.flattered:
         return [f"use it with care: {found.flattered}"]
     if full < 2:
@@ -111,9 +130,8 @@ def _left_out(found: Found) -> list[str]:
     every = filters(found)
     sure = [rung for rung, _ in every if rung.pays and (rung.interval[0] or 0.0) > 0]
     if every and not sure:
-        return [
-            "No stand-in was shown to agree with the next rung, so better candidates may have been left out"
-        ]
+        none = "No audit shows that a stand-in agrees with the next rung"
+        return [f"{none}, so better candidates may have been left out"]
     agree = [f"'{rung.name}' agrees with {_against(rung)} ({_correlation(rung)})" for rung in sure]
     doubts = [
         f"'{rung.name}' may have left out better candidates: its agreement with '{above}' is "
@@ -153,33 +171,52 @@ def misjudged(found: Found) -> list[str]:
 def cost(found: Found) -> str:
     """Time spent against what the same candidates would take in full; free scores are no trials."""
     trained = [rung for rung in found.rungs if not free(rung)]
-    spent = f"{duration(found.seconds)} for {found.full_trainings} full trainings"
+    spent = f"{duration(found.seconds)} for {counted(found.full_trainings, 'full training')}"
+    spent += _unfinished(found) + _deciding(found)
     most = max(trained, key=lambda rung: rung.candidates, default=None)
     tried = 0 if most is None else most.candidates
     price = next((rung.price for rung in found.rungs if rung.name == "full"), None)
     if not found.full_trainings:
         where = "" if most is None else " on the copy" if most.name == "copy" else f" on '{most.name}'"
-        return f"{duration(found.seconds)} for {tried:,} candidates{where}"
+        return f"{duration(found.seconds)} for {counted(tried, 'candidate')}{where}{_unfinished(found)}"
     if price is None or tried * price <= 1.1 * found.seconds:
-        return f"{spent}; {tried:,} candidates were tried"
+        return f"{spent}; {counted(tried, 'candidate')} {'was' if tried == 1 else 'were'} tried"
     whole = tried * price
     saved = f"{duration(whole)}, {whole / max(found.seconds, 1e-9):.1f} times as long"
-    return f"{spent}; training all {tried:,} candidates in full would take {saved}"
+    return f"{spent}; training {every(tried, 'candidate')} in full would take {saved}"
+
+
+def _unfinished(found: Found) -> str:
+    """Full trainings that gave no score: their seconds are in the cost, and they are in no count."""
+    full = next((rung for rung in found.rungs if rung.name == "full"), None)
+    if full is None:
+        return ""
+    kinds = [(full.pruned, "pruned"), (full.failed - full.pruned, "failed")]
+    some = [f"{count:,} {what}" for count, what in kinds if count > 0]
+    return f" (and {', '.join(some)})" if some else ""
+
+
+def _deciding(found: Found) -> str:
+    """The seconds of the search itself, if they are more than a few per cent."""
+    overhead = found.cost.overhead
+    return f", {seconds_text(overhead)} of it starting and deciding" if overhead > FEW * found.seconds else ""
 
 
 # --- a plan and a measured stand-in -------------------------------------------------------------------------
 
 
 def plan_lines(plan: SearchPlan) -> Lines:
-    """A plan: candidates and seconds by rung, memory, verdict."""
+    """A plan: candidates and seconds by rung, seconds of the search itself, memory, verdict."""
     lines = [
         (
             f"rung {rung.name}",
-            f"{rung.candidates:,} candidates of {rung.price:.3g} s: {duration(rung.seconds)}",
+            f"{counted(rung.candidates, 'candidate')} of {rung.price:.3g} s: {duration(rung.seconds)}",
         )
         for rung in plan.rungs
         if rung.candidates
     ]
+    if plan.pays and plan.overhead:
+        lines.append(("deciding", f"{seconds_text(plan.overhead)}, starting included"))
     if plan.pays and plan.chance is not None:
         lines.append(("chance", f"{plan.chance:.0%} to beat random search with full trainings"))
     verdict = "a ladder should pay here" if plan.pays else "do not search with a ladder here"

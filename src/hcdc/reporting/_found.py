@@ -74,13 +74,28 @@ def agreement(rung: RungReport) -> str:
     return f"{number(rung.spearman)}{interval}{against}"
 
 
+def unfinished(rung: RungReport) -> str:
+    """How many candidates of a rung have no score: failed ones, and apart from them the pruned ones."""
+    failed = rung.failed - rung.pruned
+    some = [*([f"{failed:,}"] if failed else []), *([f"{rung.pruned:,} pruned"] if rung.pruned else [])]
+    return ", ".join(some) or "-"
+
+
+def result(rung: RungReport) -> str:
+    """What the search did with a rung, and why; empty for the full training."""
+    if rung.note:
+        return f"dropped: {rung.note}"
+    higher = "higher scores here went with higher scores on the next rung"
+    return {True: f"kept: {higher}", False: f"kept on trial: not shown that {higher}", None: ""}[rung.pays]
+
+
 def rung_cells(rung: RungReport) -> list[str]:
     """A rung as a row; see `RUNG_HEADINGS`."""
     price = "-" if rung.price is None else f"{rung.price:.3g}"
-    note = rung.note or {True: "pays", False: "not shown to pay", None: ""}[rung.pays]
+    ranking = "-" if rung.trust is None else rung.trust.verdict
     return [
-        rung.name, f"{rung.candidates:,}", str(rung.failed or "-"), f"{rung.seconds:,.1f}", price,
-        agreement(rung), str(rung.audits or "-"), "-" if rung.trust is None else rung.trust.verdict, note,
+        rung.name, f"{rung.candidates:,}", unfinished(rung), f"{rung.seconds:,.1f}", price,
+        agreement(rung), str(rung.audits or "-"), ranking, result(rung),
     ]  # fmt: skip
 
 
@@ -88,3 +103,8 @@ RUNG_HEADINGS = (
     "rung", "candidates", "failed", "seconds", "seconds each", "agreement", "audits",
     "ranking", "result",
 )  # fmt: skip
+TWO_COLUMNS = (
+    "Ranking judges the order of a rung by its audits alone; result says whether the search kept the rung, "
+    "for which it counts promoted candidates too."
+)
+"""The difference between the last two of `RUNG_HEADINGS`."""

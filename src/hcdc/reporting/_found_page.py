@@ -9,7 +9,7 @@ from typing import Any
 
 from hcdc.core.found import Found
 from hcdc.core.told import found_lines
-from hcdc.reporting._found import RUNG_HEADINGS, chain, rung_cells, where_seconds_went
+from hcdc.reporting._found import RUNG_HEADINGS, TWO_COLUMNS, chain, rung_cells, where_seconds_went
 from hcdc.reporting._found_copies import copy_figures, found_copies
 from hcdc.reporting._found_dimensions import dimension_tables
 from hcdc.reporting._found_figures import found_figures
@@ -89,7 +89,7 @@ def _ladder(found: Found) -> str:
         lines.append(f'<tr><th scope="row">{first}</th>{body}</tr>')
     caption = (
         "Cheapest rung first. Agreement: rank correlation with the rung that is named, on the audit sample, "
-        "which was drawn beforehand; brackets: 90 % interval."
+        f"which was drawn beforehand; brackets: 90 % interval. {TWO_COLUMNS}"
     )
     return (
         f'<div class="wide"><table><caption><span>{caption}</span></caption><thead><tr>{head}</tr></thead>'

@@ -290,6 +290,7 @@ def findings(evaluations: Sequence[Evaluation], answers: bool = True) -> list[tu
 
 def remarks(e: Evaluation) -> list[str]:
     """Further findings and warnings about one evaluation."""
-    dropped = f"{e.dropped} candidates were left out because they were used to make the copy"
+    some = "1 candidate was" if e.dropped == 1 else f"{e.dropped} candidates were"
+    dropped = f"{some} left out because {'it was' if e.dropped == 1 else 'they were'} used to make the copy"
     texts = [shortened(e), _constant(e), validation_choice(e), _better_rivals(e), *_diverged(e)]
     return [text for text in [*texts, dropped if e.dropped else ""] if text]

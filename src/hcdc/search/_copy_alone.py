@@ -8,17 +8,18 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from hcdc.core.configs import Config
+from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import HcdcError
 from hcdc.core.found import Found, RungReport
 from hcdc.core.progress import Progress
 from hcdc.core.records import environment
 from hcdc.core.seeds import derive, numpy_stream
+from hcdc.core.told import every
 from hcdc.datasets import CondensedDataset
 from hcdc.evaluation import task_of
 from hcdc.search._allocation import improving
 from hcdc.search._board import Board, Posterior
-from hcdc.search._problem import Problem
+from hcdc.search._problem import Outcome, Problem
 from hcdc.search._store import Store
 from hcdc.search._summary import failure_warnings
 from hcdc.search._task_problem import TaskProblem
@@ -42,6 +43,8 @@ def search_copy(
 ) -> Found:
     """Search a copy: all of a small space, else a third of the trials at random, then by model.
 
+    The trials in a storage count, also those of a search that was asked for fewer or more of them.
+
     Args:
         small: The condensed data set.
         trials: Most configurations to try.
@@ -57,10 +60,15 @@ def search_copy(
     board.add(everything or ())
     total = min(trials, len(everything)) if everything is not None else trials
     phase = None if progress is None else progress.phase("trials on the copy", total)
-    done, spent = board.outcomes[rung.name], 0.0
+    done, spent, stored = board.outcomes[rung.name], 0.0, store.outcomes(rung.name)
     while len(done) < total and (budget is None or spent < budget):
         size = min(rung.batch, total - len(done))
         configs = [board.configs[i] for i in _chosen(board, problem, rung.name, size, total, seed)]
+        if others := _decided_otherwise(stored[len(done) :], configs):
+            count = store.note(f"trials taken over at {len(done)} of {total}", len(others))
+            board.tell(rung.name, others[:count])
+            spent += sum(outcome.seconds for outcome in others[:count])
+            continue
         known = [store.outcome(rung.name, 0, config) for config in configs]
         fresh = rung.run([c for c, o in zip(configs, known) if o is None], derive(seed, "search", rung.name))
         for outcome in known:
@@ -81,6 +89,13 @@ def search_copy(
         best=best, seconds=spent, budget=budget, rungs=[report], warnings=[ALONE, *failed],
         spec=problem.spec(), environment=environment(device),
     )  # fmt: skip
+
+
+def _decided_otherwise(stored: list[Outcome], configs: Sequence[Config]) -> list[Outcome]:
+    """The stored trials that come next, if a search for another number of trials chose them; else none."""
+    theirs, ours = ([config_hash(c) for c in some] for some in ([o.config for o in stored], configs))
+    both = min(len(theirs), len(ours))
+    return [] if theirs[:both] == ours[:both] else stored
 
 
 def _chosen(board: Board, problem: Problem, rung: str, size: int, total: int, seed: int) -> Sequence[int]:
@@ -108,6 +123,6 @@ def _best(board: Board, rung: str) -> tuple[Config, float]:
     complete = [(o.score, i) for i, o in board.outcomes[rung].items() if o.complete]
     if not complete:
         last = next(reversed(board.outcomes[rung].values()))
-        raise HcdcError(f"all {len(board.outcomes[rung])} trials on the copy failed: {last.note}")
+        raise HcdcError(f"{every(len(board.outcomes[rung]), 'trial')} on the copy failed: {last.note}")
     score, index = max(complete, key=lambda pair: (pair[0], -pair[1]))
     return board.configs[index], score

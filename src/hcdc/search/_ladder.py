@@ -169,10 +169,10 @@ class Ladder:
             fresh = rung.run(missing, derive(self.seed, "search", rung.name, repeat))
             for config, outcome in zip(configs, known):
                 if outcome is None:
-                    begun = time.perf_counter()
                     with self.store.begun(rung.name, repeat, config):
+                        begun = time.perf_counter()  # only now: the store may wait for others
                         outcome = next(fresh)
-                    self.overhead.leave_out(time.perf_counter() - begun)
+                        self.overhead.leave_out(time.perf_counter() - begun)
                     self.store.tell(rung.name, repeat, outcome)
                 self._account(rung, repeat, outcome)
                 found.append(outcome)
@@ -221,6 +221,7 @@ class Ladder:
         """Report how many candidates each rung has, and the best full score so far."""
         counts = [f"{rung.name} {len(self.board.outcomes[rung.name])}" for rung in self.paid]
         best = f"best {self.curve[-1][1]:.4f}" if self.curve else "no full score yet"
+        self._phase.left = max(0.0, self.budget - self.seconds)
         self._phase.step(min(int(self.seconds), self._phase.total - 1), f"{', '.join(counts)}, {best}")
 
     def _check_failures(self, rung: Rung) -> None:
@@ -326,7 +327,8 @@ class Ladder:
         self._drop_steep()
         for rung in self.kept[1:-1]:
             if FEWEST_AUDITS * self.prices.of(rung) > AUDITING * self.budget:
-                self.dropped[rung.name] = "too expensive for this budget"
+                seems = "" if self.prices.measured(rung) else "expected to be "
+                self.dropped[rung.name] = f"{seems}too expensive for this budget"
 
     def _audit_size(self, rung: Rung) -> int:
         """Size of the uniform sample on a rung: as many as a small part of the budget pays for."""
@@ -385,7 +387,7 @@ class Ladder:
         if plan is None:
             return False
         sizes = ", ".join(f"{count} on {name}" for name, count in plan.sizes.items())
-        log.info("plan for the rest of the budget: %s; expected best %.4g", sizes, plan.value)
+        log.info("plan for the rest of the budget: %s", sizes)
         self._drop(plan.sizes, waves)
         below: Rung | None = None
         for rung in self.kept:

@@ -17,6 +17,7 @@ from hcdc.core.errors import HcdcError, InputError
 from hcdc.core.memory import PeakMemory
 from hcdc.core.records import jsonable
 from hcdc.core.seeds import derive, numpy_stream
+from hcdc.core.told import counted
 from hcdc.datasets import CondensedDataset, Effort, FullData, TrialData
 from hcdc.search._code import code_fingerprint
 from hcdc.search._distributions import Distribution, distribution
@@ -227,7 +228,7 @@ class ObjectiveProblem(Problem):
 
         A trial that fails as those on the rung below did (``failed``) says enough.
         """
-        seconds = 0.0
+        seconds, fresh = 0.0, list[Outcome]()
         for attempt in range(SCOUTS):
             config: Config = {} if not attempt else {"scout": attempt}
             kept = store.known(rung.name, -1, config)
@@ -235,12 +236,14 @@ class ObjectiveProblem(Problem):
                 with store.begun(rung.name, -1, config):
                     outcome = self.trial(rung, config, derive(seed, "scout", attempt))
                 store.tell(rung.name, -1, outcome)
+                fresh.append(outcome)
             else:
                 outcome = kept
             seconds += outcome.seconds
             self._learn(outcome)
             if outcome.complete or outcome.note == failed:
                 break
+        _log_failures(fresh, f"on rung '{rung.name}'")
         return outcome, seconds
 
     def _drop(self, rung: ObjectiveRung, why: str) -> None:
@@ -254,12 +257,13 @@ class ObjectiveProblem(Problem):
         """Mean seconds per trial by rung, from the same configurations on all rungs that are quick enough."""
         self.scout(Store(), seed)
         rng = numpy_stream(seed, "forecast")
-        taken: dict[str, list[float]] = {}
+        taken, timed = dict[str, list[float]](), list[Outcome]()
         for config in self.propose(MOST_TIMED, rng):
             for rung in self.rungs if not taken else [r for r in self.rungs if r.name in taken]:
                 with PeakMemory() as peak:
                     trial = self.trial(rung, config, derive(seed, "forecast", rung.name))
                 self._peaks.setdefault(rung.rows, []).append(peak)
+                timed.append(trial)
                 taken.setdefault(rung.name, []).append(max(trial.seconds, 1e-9))
                 if trial.seconds > QUICK:
                     break
@@ -269,7 +273,8 @@ class ObjectiveProblem(Problem):
         measured = {name: float(np.mean(seconds)) for name, seconds in taken.items()}
         for rung in self.rungs:
             measured.setdefault(rung.name, measured[known.name] * rung.share / known.share)
-        self._explore(budget / measured[self.rungs[-1].name], rng, seed)
+        timed += self._explore(budget / measured[self.rungs[-1].name], rng, seed)
+        _log_failures(timed, "while the plan was made")
         return measured
 
     def full_memory_gib(self, prices: Mapping[str, float], seed: int) -> float:
@@ -290,16 +295,17 @@ class ObjectiveProblem(Problem):
         rows = max(self._peaks)
         return max(peak.gib + (1 / rows - 1) * peak.rise for peak in self._peaks[rows])
 
-    def _explore(self, affordable: float, rng: np.random.Generator, seed: int) -> None:
+    def _explore(self, affordable: float, rng: np.random.Generator, seed: int) -> list[Outcome]:
         """Where all configurations seem affordable in full, look for parameters that few of them read."""
-        spent = 0.0
+        found: list[Outcome] = []
         for number in range(MOST_VALUES):
+            spent = sum(outcome.seconds for outcome in found)
             if spent > EXPLORING or self.space.combinations > affordable or math.isfinite(self.size()):
-                return
+                break
             config = self.space.unexplored(rng)
-            outcome = self.trial(self.rungs[0], config, derive(seed, "explore", number))
-            self._learn(outcome)
-            spent += outcome.seconds
+            found.append(self.trial(self.rungs[0], config, derive(seed, "explore", number)))
+            self._learn(found[-1])
+        return found
 
     def free_prices(self) -> dict[str, float]:
         """Seconds per candidate by free rung: an objective has none."""
@@ -338,8 +344,8 @@ class ObjectiveProblem(Problem):
     # --- trials -------------------------------------------------------------------------------------------
 
     def trial(self, rung: ObjectiveRung, config: Config, seed: int) -> Outcome:
-        """Run the objective once, see `trials`."""
-        return next(self.trials(rung, [config], seed))
+        """Run the objective once, before the ladder does; see `trials`."""
+        return next(self._run(rung, [config], seed))
 
     def trials(self, rung: ObjectiveRung, configs: Sequence[Config], seed: int) -> Iterator[Outcome]:
         """Run the objective on configurations, in order.
@@ -347,6 +353,12 @@ class ObjectiveProblem(Problem):
         An exception or a value that is not a finite number makes a failed trial. A search that cannot go on
         with this objective raises `InputError`.
         """
+        for number, outcome in enumerate(self._run(rung, configs, seed), self._heard):
+            if outcome.state == "failed":
+                log.info("trial %d failed on rung '%s': %s", number, rung.name, outcome.note)
+            yield outcome
+
+    def _run(self, rung: ObjectiveRung, configs: Sequence[Config], seed: int) -> Iterator[Outcome]:
         jobs = [
             Job(config, self._heard + k, seed, self._pruner(rung, config)) for k, config in enumerate(configs)
         ]
@@ -355,8 +367,6 @@ class ObjectiveProblem(Problem):
 
     def _outcome(self, rung: ObjectiveRung, config: Config, ran: Ran) -> Outcome:
         trial = ran.trial
-        if ran.state == "failed":
-            log.info("trial %d failed on rung '%s': %s", trial.number, rung.name, ran.note)
         self._check(rung, config, ran)
         known = self.space.distributions
         fresh = [[name, d.describe()] for name, d in trial.distributions.items() if name not in known]
@@ -444,6 +454,12 @@ def part(full: FullData, draw: int, seed: int, fraction: float, effort: Effort) 
 def copied(full: FullData, draw: int, seed: int, small: CondensedDataset) -> TrialData:
     """A copy."""
     return TrialData.of_copy(small, seed, full)
+
+
+def _log_failures(outcomes: Sequence[Outcome], where: str) -> None:
+    """Log once how many trials failed before the ladder, whose own are numbered, and why the last one did."""
+    if failed := [outcome for outcome in outcomes if outcome.state == "failed"]:
+        log.info("%s failed %s: %s", counted(len(failed), "trial"), where, failed[-1].note)
 
 
 def _number(text: str) -> float:

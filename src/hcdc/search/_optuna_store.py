@@ -9,6 +9,7 @@ from typing import Any
 from hcdc.core.errors import InputError, require
 from hcdc.core.records import jsonable
 from hcdc.search._distributions import Distribution
+from hcdc.search._lock import JournalLock
 from hcdc.search._optuna import PREFIX, Studies, from_trial, opened
 from hcdc.search._problem import Outcome
 from hcdc.search._store import Store, fingerprints, holds, written
@@ -34,10 +35,11 @@ class OptunaStore(Store):
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
 
+        self._lock = JournalLock(self.path)
         with written(self.path):
-            check_journal(self.path)
+            check_journal(self.path, self._lock)
             try:
-                self._storage: Any = JournalStorage(JournalFileBackend(self.path))
+                self._storage: Any = JournalStorage(JournalFileBackend(self.path, self._lock))
             except (AssertionError, KeyError, TypeError, ValueError) as error:
                 raise InputError(
                     f"the Optuna journal '{self.path}' is damaged ({type(error).__name__}: {error}); name "
@@ -51,6 +53,10 @@ class OptunaStore(Store):
                     self._notes.update(study.user_attrs)
                 elif study.study_name.startswith(PREFIX):
                     self._read(study)
+
+    @property
+    def waited(self) -> float:
+        return self._lock.waited
 
     def _read(self, study: Any) -> None:
         """Take over the trials of a study, after checking that they belong together."""
@@ -95,7 +101,7 @@ class OptunaStore(Store):
         return {rung: self._made.study(rung) for rung, _, _ in self._outcomes}
 
 
-def check_journal(path: str) -> None:
+def check_journal(path: str, lock: JournalLock) -> None:
     """Refuse a file that is not an Optuna journal; cut a half-written last line."""
     if not os.path.exists(path):
         return
@@ -104,7 +110,7 @@ def check_journal(path: str) -> None:
         for number, line in enumerate(handle, 1):
             left = line.rstrip(b"\0")  # a loss of power leaves bytes of zero
             if not line.endswith(b"\n") and (left.startswith(START) or START.startswith(left)):
-                return _cut(path, size)
+                return _cut(path, size, lock)
             if not holds(line, "op_code"):
                 raise InputError(
                     f"line {number} of '{path}' is not a record of an Optuna journal; restore the file "
@@ -113,12 +119,9 @@ def check_journal(path: str) -> None:
             size += len(line)
 
 
-def _cut(path: str, size: int) -> None:
+def _cut(path: str, size: int, lock: JournalLock) -> None:
     """Truncate a journal after its last newline, which is at ``size`` or later."""
-    from optuna.storages.journal import JournalFileSymlinkLock
-
-    lock = JournalFileSymlinkLock(path)  # somebody may be writing the rest of the line
-    lock.acquire()
+    lock.acquire()  # somebody may be writing the rest of the line
     try:
         with open(path, "rb+") as handle:
             handle.seek(size)

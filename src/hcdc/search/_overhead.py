@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 from hcdc.search._store import Store
@@ -14,7 +15,8 @@ class Overhead:
 
     Args:
         store: Keeps the seconds, under keys that begin with ``"overhead"``.
-        before: Seconds that the search took before its first decision: loading code, reading the data.
+        before: Seconds that the search took before its first decision: loading code, reading the data. What
+            the store waited for others is added to them.
 
     Attributes:
         seconds: All of them so far.
@@ -23,6 +25,7 @@ class Overhead:
     def __init__(self, store: Store, before: float = 0.0):
         self._store, self._last = store, time.perf_counter()
         self._before = float(store.note("overhead before", before)) if before else 0.0
+        self._before += _waits(store)
         self.seconds, self._ticks, self._pauses = self._before, 0, 0
 
     @property
@@ -50,3 +53,12 @@ class Overhead:
         self.seconds += seconds
         self._last = now
         return seconds
+
+
+def _waits(store: Store) -> float:
+    """Seconds for which the store waited before the first decision, also when this search was continued."""
+    keys = (f"overhead waiting {k}" for k in itertools.count())
+    waits = list(itertools.takewhile(lambda value: value is not None, map(store.noted, keys)))
+    if store.waited:
+        waits.append(store.note(f"overhead waiting {len(waits)}", store.waited))
+    return float(sum(waits))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,8 +16,10 @@ from hcdc.core.memory import PeakMemory
 from hcdc.core.planned import ODDS, RungPlan, SearchPlan, raised
 from hcdc.core.records import environment
 from hcdc.core.seeds import numpy_stream
+from hcdc.core.told import counted, every
 from hcdc.datasets import CondensedDataset, FullData
 from hcdc.search._allocation import allocate
+from hcdc.search._deciding import decision_seconds
 from hcdc.search._executor import Objective
 from hcdc.search._free import MOST as MOST_FREE
 from hcdc.search._ladder import AUDITING, FEWEST_AUDITS
@@ -101,24 +104,33 @@ def plan(
     rungs: Sequence[str] | None = None,
     truth: Truth | None = None,
     device: torch.device | str = "cpu",
+    before: float = 0.0,
 ) -> SearchPlan:
     """What `hcdc.search` with these arguments would do, and whether to use it; takes a few seconds.
 
     Args:
         subject, over, budget, seed, copies, rungs, truth, device: As in `hcdc.search`.
+        before: Seconds of the budget that have passed before this call, such as those of loading code.
 
     Returns:
-        Seconds and candidates per rung, memory, and whether a ladder should beat random search with full
-        trainings. ``pays`` is False where the budget is smaller than three full trainings, where it trains
-        all candidates in full, and where full trainings are so cheap that stand-ins add nothing.
+        Seconds and candidates per rung, seconds for decisions, memory, and whether a ladder should beat
+        random search with full trainings. ``pays`` is False where the budget is smaller than three full
+        trainings, where it trains all candidates in full, and where full trainings are so cheap, or decisions
+        take so much of the budget, that stand-ins add nothing.
     """
-    seconds = parse_budget(budget)
+    seconds, begun = parse_budget(budget), time.perf_counter()
     problem = prepare(subject, over, copies, rungs, truth, device, seed)
+    before += max(0.0, time.perf_counter() - begun - sum(rung.once for rung in problem.rungs))
     with PeakMemory() as trials:
         prices = problem.forecast(seconds, seed)
         free = problem.free_prices()
     memory = max(trials.gib, problem.full_memory_gib(prices, seed))
-    return planned(prices, seconds, problem.size(), device, memory, free)
+    found = planned(prices, seconds, problem.size(), device, memory, free, before)
+    if not found.pays:
+        return found
+    paid = [rung for rung in found.rungs if rung.name in prices]
+    deciding = decision_seconds(problem, paid, seconds - before, seed)
+    return planned(prices, seconds, problem.size(), device, memory, free, before, deciding)
 
 
 def planned(
@@ -128,6 +140,8 @@ def planned(
     device: torch.device | str = "cpu",
     memory_gib: float = 0.0,
     free: Mapping[str, float] | None = None,
+    before: float = 0.0,
+    deciding: float = 0.0,
 ) -> SearchPlan:
     """The plan for rungs with these prices.
 
@@ -138,18 +152,22 @@ def planned(
         device: Where candidates are trained.
         memory_gib: Memory that the search should need.
         free: Seconds per candidate by free rung. They score all candidates, unless that is too expensive.
+        before: Seconds of the budget that pass before the first candidate.
+        deciding: Seconds that a ladder, which pays without them, takes for its decisions; random search
+            takes none.
     """
     free = free or {}
     scored = {name: int(size) if price * size <= MOST_FREE * budget else 0 for name, price in free.items()}
     names = list(prices)
-    full = prices[names[-1]]
-    affordable = int(budget / full)
-    reserve = full * max(1, min(FEWEST, int(0.15 * budget / full)))
+    full, training = prices[names[-1]], max(0.0, budget - before)
+    affordable, climbing = int(training / full), max(0.0, training - deciding)
+    reserve = full * max(1, min(FEWEST, int(0.15 * training / full)))
     told: dict[str, Any] = {
         "budget": budget,
         "candidates": int(size) if math.isfinite(size) else None,
         "full_trainings": affordable,
         "memory_gib": memory_gib,
+        "overhead": before,
         "environment": environment(device),
     }
     prices, sizes = {**free, **prices}, dict.fromkeys([*free, *names], 0)
@@ -159,7 +177,7 @@ def planned(
         return SearchPlan(rungs=_rungs(prices, sizes), why=why, **told)
     if size <= affordable:
         sizes[names[-1]] = int(size)
-        why = f"all {size:,.0f} candidates can be trained in full within the budget; do that"
+        why = f"{every(int(size), 'candidate')} can be trained in full within the budget; do that"
         return SearchPlan(rungs=_rungs(prices, sizes), why=why, **told)
     used = names[
         next(k for k, name in enumerate(names) if prices[name] <= STEEP * full or name == names[-1]) :
@@ -167,13 +185,13 @@ def planned(
     worlds = PriorWorlds(len(used), int(min(size, MOST)), numpy_stream(0, "plan"))
     plain = worlds.value([*[0] * (len(used) - 1), affordable])
     limits = dict.fromkeys(used, math.inf)
-    left = budget - reserve - sum(free[name] * count for name, count in scored.items())
+    left = climbing - reserve - sum(free[name] * count for name, count in scored.items())
     best = allocate(worlds, used, prices, left, limits)
     gain = best.value - plain if best is not None else 0.0
     pays = best is not None and gain >= MARGIN
     spread, chance = best, None
     if best is not None:
-        limited = allocate(worlds, used, prices, left, _limits(used, prices, budget))
+        limited = allocate(worlds, used, prices, left, _limits(used, prices, climbing))
         spread = limited if limited is not None and any([*limited.sizes.values()][:-1]) else best
         fresh = PriorWorlds(len(used), int(min(size, MOST)), numpy_stream(0, "plan", "chance"), CHANCES)
         alone = fresh.chance([*spread.sizes.values()], affordable, numpy_stream(0, "plan", "random"))
@@ -181,15 +199,16 @@ def planned(
     if spread is not None and pays:
         sizes |= scored | {name: int(min(count, size)) for name, count in spread.sizes.items()}
         sizes[names[-1]] += round(reserve / full)
+        told["overhead"] += deciding
         first = next(name for name in names if sizes[name])
         why = (
-            f"'{first}' tries {sizes[first]:,} candidates where the budget trains {affordable:,} in full; "
-            f"if its ranking proves good, the best is expected {gain:.1f} standard deviations higher than "
-            "with random search"
+            f"'{first}' tries {counted(sizes[first], 'candidate')} where the budget trains {affordable:,} in "
+            f"full; if its ranking proves good, the best is expected {gain:.1f} standard deviations higher "
+            "than with random search"
         )
     else:
         sizes[names[-1]] = affordable
-        why = _no_gain(affordable, full)
+        why = _no_gain(affordable, full, deciding / budget)
     return SearchPlan(rungs=_rungs(prices, sizes), pays=pays, gain=gain, chance=chance, why=why, **told)
 
 
@@ -212,7 +231,14 @@ def _rungs(prices: Mapping[str, float], sizes: Mapping[str, int]) -> list[RungPl
     return [RungPlan(name=name, price=price, candidates=sizes[name]) for name, price in prices.items()]
 
 
-def _no_gain(affordable: int, price: float) -> str:
+def _no_gain(affordable: int, price: float, deciding: float) -> str:
+    """Why a ladder does not pay; if ``deciding``, it would if decisions did not take this share."""
+    if deciding:
+        return (
+            f"decisions would take {deciding:.0%} of the budget, and in the rest a ladder is not expected to "
+            f"find better candidates than the {affordable:,} that can be trained in full instead; use random "
+            "search"
+        )
     if affordable >= MANY:
         return (
             f"full trainings are so cheap that the budget pays for {affordable:,}, and stand-ins are not "

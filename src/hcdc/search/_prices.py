@@ -46,6 +46,10 @@ class Prices:
                 return known * rung.share / other.share
         return math.nan
 
+    def measured(self, rung: Rung) -> bool:
+        """Whether a candidate was trained on a rung, so that its price is no guess from other rungs."""
+        return self._recent(rung) is not None
+
     def expected(self, rung: Rung, some: Sequence[int]) -> Array:
         """Seconds that candidates should take on a rung ``[n]``: the mean, or more if they were expensive
         elsewhere.

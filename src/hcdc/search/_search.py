@@ -126,7 +126,8 @@ def search(
     finished += f", {dict(groups)}" if groups else ""
     if (kept := store.noted(finished)) is not None:  # decisions need not be taken again
         return dataclasses.replace(Found.from_json(kept), open_studies=store.studies)
-    before = time.perf_counter() - begun - sum(rung.once for rung in problem.rungs)  # without making copies
+    before = time.perf_counter() - begun - store.waited
+    before -= sum(rung.once for rung in problem.rungs)  # without making copies
     problem.scout(store, seed, seconds)
     check_groups(declared, problem.distributions)
     outcomes = known_outcomes(earlier, problem.distributions) if earlier else []

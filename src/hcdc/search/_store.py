@@ -48,6 +48,15 @@ class Store:
         """The outcome of a candidate on a rung, if it is known."""
         return self._outcomes.get((rung, repeat, config_hash(config)))
 
+    @property
+    def waited(self) -> float:
+        """Seconds for which others kept the storage locked."""
+        return 0.0
+
+    def outcomes(self, rung: str) -> list[Outcome]:
+        """The outcomes that a rung ranks by, in the order in which they came."""
+        return [outcome for key, outcome in self._outcomes.items() if key[:2] == (rung, 0)]
+
     def tell(self, rung: str, repeat: int, outcome: Outcome) -> None:
         """Keep an outcome."""
         self._outcomes[rung, repeat, config_hash(outcome.config)] = outcome

@@ -28,10 +28,7 @@ def summary(ladder: Ladder) -> Found:
         best: int | None = ladder.winner()
     else:
         best = next(iter(ladder.leaders(1)), None)
-        price = ladder.prices.of(ladder.full)
-        seemed = "" if math.isnan(price) else f": it should take about {duration(price)}"
-        why = f"the budget did not allow one full training{seemed}"
-        warnings.append(f"{why}; this is the best on a cheaper rung")
+        warnings.append(f"{_no_full(ladder)}; this is the best on a cheaper rung")
     last = ladder.repeats.get(best, {}).get(2) if best is not None else None
     if last is None and len(only := [o for o in outcomes.values() if o.complete]) == 1 and not only[0].known:
         (last,) = only  # it chose nothing
@@ -50,7 +47,7 @@ def summary(ladder: Ladder) -> Found:
         finalists=[{"config": ladder.board.configs[i], "scores": some} for i, some in runs.items()],
         seconds=ladder.seconds,
         budget=ladder.budget,
-        full_trainings=sum(not o.known for o in outcomes.values()) + sum(map(len, ladder.repeats.values())),
+        full_trainings=sum(_trained(o) for o in outcomes.values()) + sum(map(len, ladder.repeats.values())),
         rungs=[_report(ladder, rung) for rung in ladder.problem.rungs],
         curve=ladder.curve,
         uniform=[(o.seconds, o.score if o.complete else None) for o in _entered(ladder, ladder.full)],
@@ -58,6 +55,20 @@ def summary(ladder: Ladder) -> Found:
         environment=environment(),
     )
     return replace(found, warnings=[*warnings, *([found.flattered] if found.flattered else [])])
+
+
+def _trained(outcome: Outcome) -> bool:
+    """Whether a candidate got its score in this search."""
+    return outcome.complete and not outcome.known
+
+
+def _no_full(ladder: Ladder) -> str:
+    """Why no candidate has a full score."""
+    if begun := len(ladder.board.outcomes[ladder.full.name]):
+        return f"no full training was completed ({begun:,} failed or pruned)"
+    price = ladder.prices.of(ladder.full)
+    seemed = "" if math.isnan(price) else f": it should take about {duration(price)}"
+    return f"the budget did not allow one full training{seemed}"
 
 
 def failure_warnings(notes: Sequence[str], trials: int) -> list[str]:
@@ -79,10 +90,12 @@ def _entered(ladder: Ladder, rung: Rung) -> list[Outcome]:
 
 def _report(ladder: Ladder, rung: Rung) -> RungReport:
     outcomes = ladder.board.outcomes[rung.name]
+    fresh = [o for o in outcomes.values() if not o.known]
     report = RungReport(
         name=rung.name,
-        candidates=sum(not o.known for o in outcomes.values()),
-        failed=sum(not o.complete for o in outcomes.values()),
+        candidates=len(fresh),
+        failed=sum(not o.complete for o in fresh),
+        pruned=sum(o.state == "pruned" for o in fresh),
         seconds=ladder.spent.get(rung.name, 0.0),
         once=rung.once if rung in ladder.paid else 0.0,
         audit_seconds=sum(o.seconds for o in _entered(ladder, rung)) if rung in ladder.paid else 0.0,
