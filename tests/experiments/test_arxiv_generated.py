@@ -11,7 +11,7 @@ from hcdc.core.errors import InputError
 from hcdc.experiments import arxiv_generated
 from hcdc.experiments.reproductions import reproduce
 from hcdc.experiments.reproductions._graphs import LARGE
-from hcdc.experiments.reproductions.graphs_rank import GENERATED, GraphsRank
+from hcdc.experiments.reproductions.graphs_rank import GENERATED, GraphsRank, paper_order
 
 NODES, CLASSES = 90, 4
 PARTS = {"train": np.arange(40), "val": np.arange(40, 60), "test": np.arange(60, NODES)}
@@ -51,6 +51,12 @@ def test_graphs_rank_runs_on_arxiv(name, folder, tmp_path):
         [f"{name}:8", "Random"], [f"{name}:8", "HCDC"], [name, "Whole graph"],
     ]  # fmt: skip
     assert (GENERATED in found.table.notes) == (name == arxiv_generated.NAME)
+
+
+def test_rows_stand_as_in_the_paper():
+    given = ["own:5", "citeseer:None", "cora:140", "reddit:233", "citeseer:30", "cora:None", "cora:35"]
+    expected = ["cora:35", "cora:140", "cora:None", "citeseer:30", "citeseer:None", "reddit:233", "own:5"]
+    assert sorted(given, key=paper_order) == expected
 
 
 def test_only_the_features_are_generated(folder):

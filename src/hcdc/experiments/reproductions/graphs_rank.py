@@ -7,6 +7,7 @@ score is trained on the whole graph and tested. The whole-graph column descends 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -105,7 +106,9 @@ class GraphsRank(Filters80):
     def table(self, found: Sequence[Record]) -> Table:
         head = ["graph", "method", "Corr.", "paper", "pairs in order", "Perf., %", "paper", "HCDC is"]
         rows = []
-        for graph, records in by_graph(found).items():
+        graphs = by_graph(found)
+        for graph in sorted(graphs, key=paper_order):
+            records = graphs[graph]
             own: dict[str, list[Record]] = {}
             for record in records:
                 own.setdefault(record["label"], []).append(record)
@@ -131,6 +134,15 @@ class GraphsRank(Filters80):
         rows += [not_here(graph) for graph in self.graphs if graph in LARGE and graph not in known]
         generated = any(r["dataset"] == arxiv_generated.NAME for r in found)
         return Table(head, rows, [GENERATED] if generated else [])
+
+
+def paper_order(graph: str) -> tuple[int, float]:
+    """The place of a graph in the paper's table: by data, then by size, the whole graph last."""
+    dataset, _, size = graph.partition(":")
+    names = [known.partition(":")[0] for known in (*GRAPHS, *LARGE)]
+    return names.index(dataset) if dataset in names else len(names), float(
+        size
+    ) if size.isdigit() else math.inf
 
 
 def not_here(graph: str) -> list[str]:
