@@ -190,14 +190,9 @@ class Ladder:
         A first full training needs room for another one: the candidate may be the best, and would then be
         trained again for its score.
         """
-        left, found = self.end(repeat) - self.seconds, []
         first = rung is self.full and repeat == 0 and not self.alone
         kept = self.reserve() if first else math.inf
-        for i, seconds in zip(indices, self.prices.expected(rung, indices).tolist()):
-            if math.isnan(seconds) or seconds + max(0.0, seconds - kept) <= left:
-                left -= 0.0 if math.isnan(seconds) else seconds
-                found.append(int(i))
-        return found
+        return self.prices.room(rung, indices, self.end(repeat) - self.seconds, kept)
 
     def _enough(self, rung: Rung) -> bool:
         most = self.settings.candidates

@@ -70,6 +70,18 @@ class Prices:
 
         return np.array([one(index) for index in some], np.float64)
 
+    def room(self, rung: Rung, indices: Sequence[int], left: float, kept: float = math.inf) -> list[int]:
+        """The candidates that ``left`` seconds have room for, in order, without those that are too dear.
+
+        One that takes more than ``kept`` seconds needs room for the rest again. One of unknown price fits.
+        """
+        found = []
+        for index, seconds in zip(indices, np.nan_to_num(self.expected(rung, indices)).tolist()):
+            if seconds + max(0.0, seconds - kept) <= left or not seconds:
+                left -= seconds
+                found.append(int(index))
+        return found
+
     def first_within(self, rung: Rung, sample: Sequence[int], limit: float) -> list[int]:
         """The first of a sample, until together they are expected to take more than ``limit`` seconds."""
         needed = np.cumsum(self.expected(rung, sample))
