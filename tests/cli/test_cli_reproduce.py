@@ -1,6 +1,9 @@
 """``hcdc reproduce``: the table, the last line, refusals, the list."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from command_line import assert_refused, files, hcdc_run
@@ -84,3 +87,14 @@ def test_the_help_says_which_seeds_count(capsys):
     _, out, _ = hcdc_run(capsys, "reproduce", "--help")
     assert "Ignored; use --seeds." in out
     assert "nothing here is random" not in out
+
+
+def test_a_reader_that_has_gone_is_no_error():
+    """As in ``hcdc reproduce --list | head -1``."""
+    read, write = os.pipe()
+    os.close(read)
+    given = [sys.executable, "-m", "hcdc", "reproduce", "--list"]
+    done = subprocess.run(given, stdout=write, stderr=subprocess.PIPE, text=True, timeout=120)
+    os.close(write)
+    assert done.returncode == 1
+    assert done.stderr == ""

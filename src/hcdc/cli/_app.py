@@ -93,7 +93,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             for module in options.get("imports") or ():
                 import_module_or_file(module)
             function(**options)
-        except typer.Exit:
+        except (typer.Exit, BrokenPipeError):  # typer ends quietly where the reader of a pipe has gone
             raise
         except (Exception, KeyboardInterrupt) as error:
             if _interrupt.is_interruption(error):
