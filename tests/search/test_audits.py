@@ -105,6 +105,22 @@ def test_few_audits_leave_dimensions_unknown(three):
     assert {d.verdict for d in dimensions} == {"unknown"}
 
 
+@pytest.mark.parametrize(("budget", "audits"), [(1800.0, 6), (5400.0, 16)])
+def test_many_full_trainings_can_trust_the_last_rung(budget, audits):
+    """With 16 audits, which then take 6 % of the budget, a search can say "trust" and judge dimensions."""
+
+    class Batched(Square):
+        def __init__(self):
+            super().__init__()
+            self.rungs[-1].batch = 64
+
+    ladder = Ladder(Batched(), budget, settings=LadderSettings(waves=2, pool=200, draws=16))
+    trust = ladder.climb().trust["cheap"]
+    assert trust.probes == audits
+    assert trust.verdict == ("trust" if audits == 16 else "keep open")
+    assert {d.verdict == "unknown" for d in trust.dimensions} == {audits < 12}
+
+
 def test_a_dimension_that_a_rung_gets_wrong_is_kept_open():
     class Opposite(Square):
         """The cheap rung likes what the truth dislikes in y."""

@@ -56,6 +56,9 @@ TRIFLE = 0.01
 AUDITING, FEWEST_AUDITS = 0.12, 8
 """At most this share of the budget is for audits in full; a rung between is too dear if it would not pay for
 so many of its candidates."""
+CERTAIN = 0.06
+"""With this share of the budget there may be more audits in full than usual, as many as on other rungs: enough
+to trust the last stand-in."""
 MOST, DEAR = 0.2, 2.0
 """Largest share of the budget for one full training while cheaper ones can be had; one that takes at most
 ``DEAR`` times the mean is never too dear, as good candidates often cost more."""
@@ -332,9 +335,8 @@ class Ladder:
             return max(2, min(most, int(0.05 * self.budget / price)))
         affordable = max(0, int((self.end(0) - self.seconds) / price))
         least = 0 if len(self.kept) > 1 else 2  # full trainings alone: the model needs a start
-        return min(
-            max(least, min(self.settings.full_audits, int(AUDITING * self.budget / price))), affordable
-        )
+        usual = max(self.settings.full_audits, min(most, int(CERTAIN * self.budget / price)))
+        return min(max(least, min(usual, int(AUDITING * self.budget / price))), affordable)
 
     def audited(self, rung: Rung) -> tuple[str, list[int]]:
         """The next rung in use, and the audit sample that was scored on it: a part of the rung's own."""

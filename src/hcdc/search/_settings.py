@@ -12,7 +12,8 @@ class LadderSettings:
     Attributes:
         trial: Share of the budget for rungs below the full training until audits show that they pay.
         audits: Audit sample of a rung.
-        full_audits: Audit sample of the last rung before the full training.
+        full_audits: Audit sample of the last rung before the full training. It grows to ``audits`` where full
+            trainings take little of the budget.
         waves: The budget is spent in so many waves; after each the model is fitted again.
         finalists: The best so many are trained again with a fresh seed; the winner once more for its score.
         pool: Proposals per wave in an infinite space; a third of them are random.
