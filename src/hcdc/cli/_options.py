@@ -39,7 +39,7 @@ TruthDataset = Annotated[MaybeText, Option(help=_TRUTH_DATASET)]
 
 _DATASET = (
     "A name (cora, cifar10, embedded, ...), an .npz file with a graph or images, a folder of images, or a "
-    ".csv table."
+    "table (.csv, .parquet)."
 )
 Dataset = Annotated[str, Option(help=_DATASET)]
 CondensedOut = Annotated[Path, Option(help="The condensed file to write, NAME.hcdc.")]
@@ -60,7 +60,7 @@ _TRAIN_METHOD = "How hcdc makes S_train. Default: reach for graphs, random other
 TrainMethod = Annotated[MaybeText, Option(help=_TRAIN_METHOD)]
 _VAL_METHOD = "How to make S_val: aligned, both, landscape, probes, weighted, same, random or real."
 ValMethod = Annotated[MaybeText, Option(help=_VAL_METHOD)]
-_PROBES = "Candidates with full-data results for hcdc to learn from; short for --set probes=N."
+_PROBES = "How many candidates with full-data results hcdc learns from; short for --set probes=N."
 Probes = Annotated[MaybeInt, Option(help=_PROBES)]
 TruthEpochs = Annotated[MaybeInt, Option(help="Images: epochs per full-data training; 20 by default.")]
 Preset = Annotated[MaybeText, Option(help="Named settings of the method, e.g. demo.")]
@@ -91,21 +91,22 @@ ForceResult = Annotated[bool, Option("--force", help="Replace another evaluation
 _SEARCHED = "Search this condensed file alone, without full trainings."
 SearchedFile = Annotated[MaybePath, Argument(help=_SEARCHED)]
 SearchedData = Annotated[MaybeText, Option("--dataset", help=_DATASET)]
-_BUDGET = "All that may be spent: 90s, 30m, 1h30m."
+_BUDGET = "Time to spend on everything: 90s, 30m, 1h30m."
 Budget = Annotated[str, Option(help=_BUDGET)]
-SearchBudget = Annotated[MaybeText, Option(help=f"{_BUDGET} Default: 30m; none for a file.")]
-Trials = Annotated[MaybeInt, Option(help="Most configurations on the cheapest rung. On a file: 200.")]
+SearchBudget = Annotated[MaybeText, Option(help=f"{_BUDGET} Default: 30m; no limit for a file.")]
+Trials = Annotated[MaybeInt, Option(help="Most configurations to try on the cheapest rung. For a file: 200.")]
 _STORAGE = "Keep finished trials here; the same command continues."
 Storage = Annotated[MaybeText, Option(metavar="FILE", help=_STORAGE)]
-Copies = Annotated[MaybePaths, Option("--copy", help="A condensed file to try as a stand-in. Repeatable.")]
+_COPY = "A condensed file to try as a stand-in. Repeatable."
+Copies = Annotated[MaybePaths, Option("--copy", metavar="FILE", help=_COPY)]
 _RUNGS = (
     "Stand-ins, cheapest first: subset:0.1,short:0.25 (shares), short:3 (epochs), copy:FILE; for networks of "
     "a task also free or free:jacov+naswot (training-free scores)."
 )
 Rungs = Annotated[MaybeText, Option(help=_RUNGS)]
 _OBJECTIVE = (
-    "Search your own function objective(trial, data); a function data() in the same file returns the "
-    "hcdc.FullData, unless --dataset names the data."
+    "Your own training function objective(trial, data). Name its data with --dataset, or define data() in "
+    "the same file, which returns an hcdc.FullData."
 )
 Objective = Annotated[MaybeText, Option(metavar="FILE.py:NAME", help=_OBJECTIVE)]
 _SAMPLER = "tpe: Optuna's sampler makes two thirds of the proposals."
@@ -122,14 +123,16 @@ _TRUSTED = "A condensed file, NAME.hcdc; or use --objective."
 TrustedFile = Annotated[MaybePath, Argument(help=_TRUSTED)]
 _RUNG = "The stand-in of --objective: subset:0.1 (a share; default), short:0.25 or short:3 (epochs)."
 Rung = Annotated[MaybeText, Option(help=_RUNG)]
-_AGAINST = "What to compare with: full, or a short training such as short:0.25, of which you can pay more."
+_AGAINST = (
+    "What to compare with: full, or a short training such as short:0.25, so that you can afford more probes."
+)
 Against = Annotated[str, Option(metavar="RUNG", help=_AGAINST)]
-_CONFIRM = "So many of the probes are trained in full too, if --against is a short training."
+_CONFIRM = "How many of the probes to train in full too, if --against is a short training."
 Confirm = Annotated[int, Option(help=_CONFIRM)]
 _GROUP = "Also measure a combination of hyperparameters, e.g. step='log lr - log batch'. Repeatable."
 Groups = Annotated[MaybeTexts, Option("--group", metavar="NAME=SUM", help=_GROUP)]
 TrustProbes = Annotated[
-    int, Option("--probes", help="Trainings to compare with: in full, or as --against says.")
+    int, Option("--probes", help="How many configurations to train as --against says, and compare.")
 ]
 
 # --- evaluate, report, demo ---------------------------------------------------------------------------------
@@ -140,7 +143,8 @@ Candidates = Annotated[int, Option(help="How many new configurations to rank.")]
 Rivals = Annotated[bool, Option(help="Also rank with cheaper stand-ins for the full data.")]
 _CACHE = "Folder for full-data results. Default: $HCDC_CACHE, then ~/.cache/hcdc/truth."
 Cache = Annotated[MaybePath, Option(help=_CACHE)]
-Evaluations = Annotated[list[Path], Argument(help="What 'hcdc evaluate' or 'hcdc search' wrote.")]
+_REPORTED = "The .json files that 'hcdc evaluate' or 'hcdc search' wrote."
+Evaluations = Annotated[list[Path], Argument(help=_REPORTED)]
 PageOut = Annotated[Path, Option(help="The page to write.")]
 Title = Annotated[MaybeText, Option(help="Heading of the page.")]
 _DEMO_OUT = "Folder to write to. Default: demo-out, or demo-out/images with --images."
@@ -150,10 +154,12 @@ OfImages = Annotated[bool, Option("--images", help="Use digits and small network
 # --- reproduce ----------------------------------------------------------------------------------------------
 
 ReproductionName = Annotated[MaybeText, Argument(help="The name of a result; --list shows all.")]
-Scale = Annotated[str, Option(help="smoke takes seconds, small an evening; paper is the paper's size.")]
-_SEEDS = "How many seeds, counted from 100, or FIRST:END. Default: the scale's."
+Scale = Annotated[
+    str, Option(help="smoke (seconds), small (an evening on two cores) or paper (the paper's size).")
+]
+_SEEDS = "How many seeds, counted from 100, or FIRST:END. Default: depends on --scale."
 Seeds = Annotated[MaybeText, Option(metavar="N", help=_SEEDS)]
-_SHARD = "Run one part of the units, 0/2 or 1/2; the records of all parts belong together."
+_SHARD = "Run one part of the units, e.g. 0/2 and 1/2 on two machines; then join the files of records."
 Shard = Annotated[str, Option(metavar="I/N", help=_SHARD)]
 _RECORDS = "File of records to append to. Default: NAME.jsonl. Copies are kept in a folder beside it."
 RecordsOut = Annotated[MaybePath, Option(metavar="FILE", help=_RECORDS)]

@@ -56,7 +56,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def every(count: int, noun: str) -> str:
-    """All of so many: "the candidate", "both candidates", "all 12 candidates"."""
+    """All of ``count``: "the candidate", "both candidates", "all 12 candidates"."""
     return {1: f"the {noun}", 2: f"both {noun}s"}.get(count, f"all {counted(count, noun)}")
 
 

@@ -21,7 +21,7 @@ class Effort:
 
     Attributes:
         steps, epochs: Share of the steps and of the epochs.
-        most: At most so many epochs.
+        most: Most epochs.
         whole: Epochs of a full training, as far as they are known.
         fixed: So many steps, whatever the budget: a copy's calibrated steps.
         batch: Mini-batch size for which ``fixed`` was calibrated, 0 means all examples; with ``most``, that
@@ -39,9 +39,9 @@ class Effort:
 class Budget:
     """The budget of one trial.
 
-    With ``effort.most`` an objective that counts steps gets those of so many epochs. How many steps an epoch
-    has is known once there is a loader for the training part. Before, the answer is a guess, see `steps`;
-    `doubt` says at the end of the trial whether it was right.
+    With ``effort.most`` an objective that counts steps gets those of that many epochs. How many steps an
+    epoch has is known once there is a loader for the training part. Before, the answer is a guess, see
+    `steps`; `doubt` says at the end of the trial whether it was right.
 
     Args:
         effort: How the budget is translated.

@@ -170,11 +170,13 @@ class TrialData:
     def steps(self, n: int) -> int:
         """How many of ``n`` full-data steps to take here, at least 1.
 
-        On the full data all of them; on a subset or in a short training their share; on a copy the calibrated
-        number, whatever ``n`` is. In a short training of so many epochs (``"short:3"``), the steps of these
-        epochs with the batch size of the last ``loader("train", ...)``, so make the loader first. Otherwise,
-        if the first trial called `epochs`, the share is that of the epochs; if it made a loader, the batch
-        size is expected to be the same. If it did neither, there is no such short training. On a graph an
+        On the full data that is all of them, on a subset or in a short training their share, and on a copy
+        the calibrated number, whatever ``n`` is.
+
+        In a short training that is given in epochs (``"short:3"``), it is the steps of these epochs with the
+        batch size of the last ``loader("train", ...)``, so make the loader first. Without a loader, the first
+        trial decides: if it called `epochs`, the share is that of the epochs; if it made a loader, the batch
+        size is expected to be the same; if it did neither, there is no such short training. On a graph an
         epoch is one step.
         """
         return self._budget.steps(n)

@@ -54,7 +54,7 @@ class Sizes:
         points: Cells.
         initialisations: Networks per estimate, at each point.
         channels: Of the first stage; three cells in all.
-        images: Training images of an estimate; so many validation images too.
+        images: Training images of an estimate, and as many validation images.
         steps, lr, batch: Of SGD on the relaxed network.
         shrink: Pixels of a side that become one.
         iterations, damping: Of conjugate gradients.

@@ -141,8 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--out", type=Path, help="file to append records to")
     add("--initialisations", type=int, default=INITIALISATIONS, help="networks per cell and set")
     add("--device", default="cpu")
-    add("--limit", type=float, default=float("inf"), help="start no further batch after so many seconds")
-    add("--cells", type=int, help="only the first so many cells of the shuffled order")
+    add("--limit", type=float, default=float("inf"), help="seconds after which no further batch starts")
+    add("--cells", type=int, help="how many cells, from the first of the shuffled order on")
     given = parser.parse_args(arguments)
     if given.dataset is not None:
         save_draw(given.draw, given.dataset, given.seed, given.sets, given.train)

@@ -288,7 +288,7 @@ OBJECTIVES = {
     "values": "HCDC, values alone as anchors",
     "aligned": "HCDC, hypergradients alone aligned",
     "ridge": "rival: kernel ridge on the same trainings",
-    "subset": "rival: so many of the candidates trained instead, the others tied",
+    "subset": "rival: as many of the candidates trained instead, the others tied",
 }
 TRUTHS = {"spearman": "validation", "test_spearman": "test"}
 Found = dict[tuple[Key, str], dict[int, float]]

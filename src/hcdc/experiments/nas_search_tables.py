@@ -25,7 +25,7 @@ EPOCHS: Mapping[str, str] = {"calibrated": "200 epochs", "published": "12 epochs
 """Recipe on copies, and the training on the original data in the same row."""
 NOT_RUN = "not run"
 MANY = 20
-"""From so many runs on, quantiles are shown instead of the standard deviation."""
+"""From this many runs on, quantiles are shown instead of the standard deviation."""
 
 
 @dataclass(frozen=True)

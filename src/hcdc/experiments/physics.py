@@ -47,7 +47,7 @@ PROTOCOL = "physics-pool"
 PARTS = (8000, 3000)
 """Nodes for training and validation; the others are the test."""
 FEATURES = 128
-"""Words are reduced to so many features: the first singular vectors of the training nodes."""
+"""Words are reduced to this many features: the first singular vectors of the training nodes."""
 COPY = 400
 """Nodes of a copy."""
 DRAWS = 5

@@ -27,7 +27,7 @@ from hcdc.spaces import Space
 Array = NDArray[np.float64]
 
 PATIENCE = 200
-"""A method that asks so many times in a row for what it knows already has nothing left to try."""
+"""A method that asks this many times in a row for what it knows already has nothing left to try."""
 STARTUP = 4
 """Random full trainings before the first model of the Gaussian process."""
 POOL = 500

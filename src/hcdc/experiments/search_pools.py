@@ -62,7 +62,7 @@ FIDELITIES: Mapping[str, tuple[float, ...]] = {
 OF_ROWS = ("rbv2_xgboost",)
 """Surrogates whose short trainings see a random share of the rows, not fewer epochs."""
 CLIMBED = 2
-"""The ladder climbs so many of these short trainings, the longest ones; Hyperband uses all."""
+"""The ladder climbs this many of these short trainings, the longest ones; Hyperband uses all."""
 REFERENCE = 2000
 """Random configurations that set the scale of regret on a surrogate."""
 FREE = ("jacov", "nwot", "synflow")

@@ -48,7 +48,7 @@ SURROGATES: Mapping[str, str] = {"lcbench": "LCBench", "rbv2_xgboost": "xgboost"
 TRAINING = 60
 """Seconds of a full training on surrogates and graphs."""
 SLACK = 1.25
-"""A search is as fast as another if it takes at most so many times its time."""
+"""A search is as fast as another if it takes at most this many times its time."""
 MARGIN = 0.02
 """Non-inferior: the upper bound of the difference in normalised regret is at most this."""
 RESAMPLES = 10_000

@@ -15,9 +15,9 @@ from hcdc.search._board import Board, Index, Posterior
 from hcdc.search._problem import Array
 
 PARTS = 6
-"""Allocations divide the budget into so many parts."""
+"""Parts into which allocations divide the budget."""
 WIDTH = 1200
-"""Simulations follow so many of the most promising candidates."""
+"""Simulations follow this many of the most promising candidates."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Valued(Protocol):
     """Whatever values allocations."""
 
     def value(self, sizes: Sequence[int]) -> float:
-        """Expected full score of the best candidate found with so many candidates per rung."""
+        """Expected full score of the best candidate found with ``sizes`` candidates per rung."""
 
 
 class Simulation:

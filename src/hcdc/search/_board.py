@@ -141,7 +141,7 @@ class Posterior:
         free: Names of the free rungs.
         draws: Number of draws.
         rng: The random stream.
-        most: Fit each rung to at most so many candidates, the best third and random others; None takes all.
+        most: Most candidates to fit a rung to, a third of them the best, the others random; None takes all.
 
     Attributes:
         values: By rung, normal scores ``[draws, n]``; constant over draws where the score is known.

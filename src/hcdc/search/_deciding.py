@@ -19,11 +19,11 @@ from hcdc.search._settings import LadderSettings
 FEW, MOST = 16, 500
 """Made-up scores on the cheapest rung in the two decisions that are timed: few, as after audits, and many."""
 PARTS = 100
-"""The forecast tries so many parts of the planned candidates."""
+"""Parts of the planned candidates that the forecast tries."""
 
 
 def decision_seconds(problem: Problem, rungs: Sequence[RungPlan], budget: float, seed: int = 0) -> float:
-    """Seconds for the decisions of a search, which has so much less for its candidates.
+    """Seconds for the decisions of a search, which has that much less for its candidates.
 
     Each wave fits the model once to plan and once to choose for each rung; where that is quick beside a full
     training, it is also fitted before each of these. With more scores a fit takes longer, by their square.
@@ -51,7 +51,7 @@ def decision_seconds(problem: Problem, rungs: Sequence[RungPlan], budget: float,
 
 
 def _timed(problem: Problem, sizes: Mapping[str, int], share: float, budget: float, seed: int) -> float:
-    """Seconds to fit the model and to plan, with a share of so many made-up scores per rung."""
+    """Seconds to fit the model and to plan, with made-up scores: a share of ``sizes`` per rung."""
     rng, settings, board = numpy_stream(seed, "deciding"), LadderSettings(), Board(problem)
     board.add(problem.candidates() or problem.propose(settings.pool, rng))
     for name, size in sizes.items():

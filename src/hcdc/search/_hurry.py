@@ -15,11 +15,10 @@ if TYPE_CHECKING:
     from hcdc.search._ladder import Ladder
 
 CHEAP, LONGER = 0.02, 10
-"""Full trainings are quick beside decisions if one takes at most so many seconds, and a decision as long as
-so many of them."""
+"""Full trainings are quick beside decisions if one takes at most this many seconds, and a decision as long as
+this many of them."""
 CROWD, CHOSEN = 384, 4
-"""The model is fitted to so many candidates at most, and one in so many that are eligible is trained at once.
-"""
+"""Most candidates that the model is fitted to. One in this many that are eligible is trained at once."""
 
 
 def trainings_are_quick(ladder: Ladder) -> bool:
@@ -34,7 +33,7 @@ def trainings_are_quick(ladder: Ladder) -> bool:
 
 
 def hurry(ladder: Ladder) -> None:
-    """Spend the budget on quick full trainings: each decision is followed by so many as take as long.
+    """Spend the budget on quick full trainings: each decision is followed by as many as take as long.
 
     Waves would train whole pools of proposals, and the model could choose nothing. Stand-ins could not save
     what decisions about them cost.

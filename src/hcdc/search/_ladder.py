@@ -49,16 +49,16 @@ FIRST, STARTING = 4, 0.1
 """Candidates on the cheapest rung before any rung is found too dear, unless they take this share of the
 budget."""
 PAUSE, MOMENT = 32, 0.002
-"""Overhead is counted after so many batches at the latest. Quick trainings of this share of the budget are
+"""Overhead is counted after this many batches at the latest. Quick trainings of this share of the budget are
 planned together."""
 TRIFLE = 0.01
 """A last training that takes at most this share of the budget is always made."""
 AUDITING, FEWEST_AUDITS = 0.12, 8
 """At most this share of the budget is for audits in full; a rung between is too dear if it would not pay for
-so many of its candidates."""
+this many of its candidates."""
 CERTAIN = 0.06
-"""With this share of the budget there may be more audits in full than usual, as many as on other rungs: enough
-to trust the last stand-in."""
+"""With this share of the budget, audits in full may be as many as on other rungs: enough to trust the last
+stand-in."""
 MOST, DEAR = 0.2, 2.0
 """Largest share of the budget for one full training while cheaper ones can be had; one that takes at most
 ``DEAR`` times the mean is never too dear, as good candidates often cost more."""

@@ -13,7 +13,7 @@ from hcdc.search._executor import Executor, Made
 
 log = logging.getLogger("hcdc")
 RETRIES = 3
-"""A trial whose worker dies is run so many times again."""
+"""How often a trial whose worker dies is run again."""
 
 
 class RayExecutor(Executor):

@@ -54,28 +54,28 @@ def search(
     """Find the best configuration within a budget.
 
     Many configurations are tried on a small part of the data, fewer in a short training, the best in full.
-    Audits measure how far each of these agrees with the next, and a stand-in that does not help is dropped.
-    The winners are trained again with fresh seeds, and only those scores are reported.
+    The search measures how far each of these stand-ins agrees with the next, and drops those that do not
+    help. It trains the winners again with fresh seeds and reports only the last score.
 
     Args:
-        subject: What is searched. ``objective(trial, data)`` reads its parameters with
-            ``trial.suggest_float`` and its kin (as in Optuna, which is not needed), trains on ``data.train``
-            and returns ``data.score(outputs)`` or a number of its own, higher is better; ``data.epochs(n)``
-            or ``data.steps(n)`` says how long. Or a task. Or a condensed data set or its file, which is then
-            searched alone: the best configuration by the copy, without a full score.
+        subject: What is searched: an objective, a task, or a copy. ``objective(trial, data)`` reads its
+            parameters with ``trial.suggest_float`` and the like, as in Optuna, which is not needed. It trains
+            on ``data.train`` for ``data.epochs(n)`` or ``data.steps(n)``, and returns ``data.score(outputs)``
+            or a number of its own; higher is better. A condensed data set or its file is searched alone: the
+            result is the best configuration by the copy, without a full score.
         over: The full data of an objective, or the search space of a task; nothing for a copy.
-        budget: Seconds, or a text such as ``"90s"``, ``"30m"`` or ``"1h30m"``; at most a tenth more is used.
-            30 minutes by default; on a copy alone no limit.
-        seed: Decides every draw.
+        budget: Seconds, or a text such as ``"90s"``, ``"30m"`` or ``"1h30m"``. No training starts that is
+            expected to end more than a tenth beyond it. 30 minutes by default; no limit for a copy alone.
+        seed: Seed for every random draw.
         storage: File that keeps finished trials; the same call continues a search that was stopped. A new
             file is an Optuna journal if Optuna is installed and its name does not end in ``.jsonl``.
         copies: Condensed data sets, or their files, to try as stand-ins. For a task without copies, rungs and
-            truth, a copy of random training examples and real validation examples is tried if it costs at
-            most 1/20 of a full training, and making it 5 % of the budget.
+            truth, a copy of random training examples and real validation examples is tried if a trial on it
+            costs at most 1/20 of a full training, and making it at most 5 % of the budget.
         rungs: Stand-ins to use, cheapest first, e.g. ``["subset:0.05", "short:3", "copy:FILE"]`` or one text
             with commas; for a task also ``"free"``. See `ObjectiveProblem` and `TaskProblem`.
-        trials: At most so many configurations on the cheapest stand-in; by default the budget decides. On a
-            copy alone 200 by default.
+        trials: The most configurations to try on the cheapest stand-in; by default the budget decides. 200
+            by default for a copy alone.
         truth: Full-data results of a task, used instead of training; the budget is then counted in the
             table's own seconds.
         device: Where the candidates of a task are trained.

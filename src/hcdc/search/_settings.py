@@ -14,11 +14,11 @@ class LadderSettings:
         audits: Audit sample of a rung.
         full_audits: Audit sample of the last rung before the full training. It grows to ``audits`` where full
             trainings take little of the budget.
-        waves: The budget is spent in so many waves; after each the model is fitted again.
-        finalists: The best so many are trained again with a fresh seed; the winner once more for its score.
+        waves: Waves in which the budget is spent; after each the model is fitted again.
+        finalists: The best candidates to train again with a fresh seed; the winner once more for its score.
         pool: Proposals per wave in an infinite space; a third of them are random.
         draws: Posterior draws.
-        candidates: At most so many candidates are scored on the lowest paid rung; None means no limit.
+        candidates: Most candidates to score on the lowest paid rung; None means no limit.
     """
 
     trial: float = 0.2

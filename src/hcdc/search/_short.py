@@ -1,4 +1,4 @@
-"""What a short training of so many epochs means for an objective, by what its first trial told."""
+"""What a short training of a number of epochs means for an objective, by what its first trial told."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PART = 0.3
 """The largest candidates are as many as this part of the budget could train on the rung."""
 WORTH = 6
-"""The hope that larger is better counts as much as so many audited scores."""
+"""The hope that larger is better counts as much as this many audited scores."""
 
 
 def hoped(ladder: Ladder, rung: Rung, eligible: Index) -> Index:

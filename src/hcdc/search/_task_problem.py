@@ -42,13 +42,14 @@ ENOUGH = 0.25
 PATIENT = 120.0
 """Seconds of a budget below which no copy is considered: measuring its price would take too much of it."""
 WAVES = 6
-"""A budget is spent in so many waves, whose candidates train together."""
+"""Waves in which a budget is spent; the candidates of a wave train together."""
 FEW_SCORED = 256
 """Validation images scored in a trial."""
 FEW_STEPS, MOST_SCORED = 2, 1000
 """Steps of a training that take as much memory as all of them, and images that are scored at once."""
 CHEAP, QUICK = 1 / 20, 0.05
-"""A copy is tried if it costs at most so much of a full training, and making it so much of the budget."""
+"""A copy is tried if a trial costs at most this share of a full training, and making it this share of the
+budget."""
 
 
 class TrainedRung(Rung):
@@ -62,7 +63,7 @@ class TrainedRung(Rung):
         parts: Labelled sets to score on: ``"val"`` and perhaps ``"test"``.
         recipe: How to train; its metric ranks candidates.
         device: Where to train.
-        executor: Where candidates run, in so many parts as its batch has; in this process by default.
+        executor: Where candidates run, divided into as many parts as its batch has; this process by default.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class TrainedRung(Rung):
         return self.recipe.seeds * (begun + step * (self.recipe.steps - 1) + scored)
 
     def _seconds(self, configs: Sequence[Config], steps: int, scored: int) -> float:
-        """Seconds of a training with so many steps, scored on so many validation examples."""
+        """Seconds of a training of ``steps`` steps, scored on ``scored`` validation examples."""
         recipe = dataclasses.replace(self.recipe, steps=steps, seeds=1, lr=1e-6, lr_end=0.0)
         val = self.parts["val"]
         if scored < len(val):

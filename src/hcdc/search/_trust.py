@@ -67,10 +67,10 @@ def trust(
         full: The full data of an objective.
         rung: The stand-in of an objective: ``"subset:0.1"``, ``"short:0.25"``, ``"short:3"`` or a condensed
             data set; ``"subset:0.1"`` by default.
-        probes: Trainings to compare with; 16 or more are needed for "trust", and 60 tell much per dimension.
-        against: What stands for the truth: ``"full"``, or a short training such as ``"short:0.25"``, of which
-            more can be paid.
-        confirm: So many probes are trained in full too, if ``against`` is not ``"full"``; ``found.confirmed``
+        probes: Candidates to train and compare. "trust" needs 16 or more, and 60 tell much per dimension.
+        against: What stands for the truth: ``"full"``, or a short training such as ``"short:0.25"``, so that
+            you can afford more probes.
+        confirm: Probes to train in full too, if ``against`` is not ``"full"``; ``found.confirmed``
             says how far the stand-in agrees with them.
         groups: Combinations of hyperparameters to measure like single ones, e.g.
             ``{"step": "log lr - log batch"}``.

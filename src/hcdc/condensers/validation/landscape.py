@@ -37,7 +37,7 @@ class FollowsLandscape(Learning, Validation):
 
     Attributes:
         trainings: Lambdas trained on the original data, with their hypergradients.
-        spread: Each of them is the farthest of so many random lambdas from those before it; 1 is random.
+        spread: Random lambdas of which each is the one farthest from those before it; 1 is random.
         companions: Lambdas trained on S_train alone; a quarter of them choose the iterate.
         slopes: Use the hypergradients; otherwise only values.
     """

@@ -18,7 +18,7 @@ from scipy import stats
 Array = NDArray[np.float64]
 
 PRIOR = 8
-"""The variance under a normal copula counts as much as so many probes."""
+"""The variance under a normal copula counts as much as this many probes."""
 
 
 def weighted_ranks(values: Array, weights: Array) -> Array:

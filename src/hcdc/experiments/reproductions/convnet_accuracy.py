@@ -54,7 +54,7 @@ class ConvNetAccuracy(Reproduction):
         val_per_class: Random validation images per class in the copies that are kept.
         networks: ConvNets per condensed set.
         epochs: Of a ConvNet; 0 takes the published ones.
-        every: Measure every so many iterations; 0 measures only the last.
+        every: Iterations between measurements; 0 measures only the last.
         options: Settings by method, ``--set dc.iterations=100``.
     """
 

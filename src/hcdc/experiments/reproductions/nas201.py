@@ -175,7 +175,7 @@ class NAS201(Reproduction):
         train_method: What makes HCDC's S_train.
         draws: Draws of probes per condensation.
         judges: Judging cells, never used to make copies.
-        cells: Judge with only the first so many; 0 takes all.
+        cells: How many of the cells judge, from the first on; 0 takes all.
         steps, initialisations: Of the calibrated recipe; 0 takes 10 epochs, and 16.
         per_class, val_per_class: Training and validation images per class.
         total: ``per_class`` counts both together, as in the paper: they are split in the original ratio.
