@@ -91,12 +91,12 @@ def seconds_to(runs: Iterable[Record], target: float) -> float | None:
         times = np.array(sorted({at for r in some for at, _ in r["curve"]}))
         if not len(times):
             continue
-        mean = np.mean([_steps(r, times) for r in some], 0)
+        mean = np.mean([steps(r, times) for r in some], 0)
         reached += times[mean <= target + 1e-9][:1].tolist()
     return min(reached, default=None)
 
 
-def _steps(r: Record, times: Array) -> Array:
+def steps(r: Record, times: Array) -> Array:
     """Regret of a run at sorted times ``[t]``."""
     levels = np.array([r["best"] - r["median"], *(r["best"] - score for _, score in r["curve"])])
     found: Array = levels[np.searchsorted([at for at, _ in r["curve"]], times, side="right")]
@@ -219,7 +219,7 @@ def _paired(runs: Sequence[Record], others: Sequence[Record]) -> list[float]:
 def normalised(found: Iterable[Record]) -> list[Record]:
     """Records with ``normal``: regret of the pick over that of the median of the reference sample.
 
-    The best score of a table is the best of the reference sample and of every pick of any method.
+    ``best``, the best score of a table, is that of the reference sample and of every pick of any method.
     """
     found = list(found)
     best: dict[tuple[str, str], float] = {}
@@ -230,7 +230,7 @@ def normalised(found: Iterable[Record]) -> list[Record]:
     for r in found:
         top = best[r["pool"], r["table"]]
         score = r["median"] if r["score"] is None else r["score"]
-        scaled.append({**r, "normal": (top - score) / max(top - r["median"], 1e-9)})
+        scaled.append({**r, "best": top, "normal": (top - score) / max(top - r["median"], 1e-9)})
     return scaled
 
 

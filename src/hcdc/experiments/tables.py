@@ -46,6 +46,7 @@ from hcdc.experiments.nas_search_tables import nas_search_table
 from hcdc.experiments.recorded_tables import RECORDED_TABLES
 from hcdc.experiments.reproduced_tables import REPRODUCED_TABLES, write_reproduced_figures
 from hcdc.experiments.reproductions.nas201 import PROTOCOL as NAS201
+from hcdc.experiments.search_figure import write_search_figure
 from hcdc.experiments.search_tables import SEARCH_TABLES
 from hcdc.experiments.speed_table import against_table, speed_table
 
@@ -182,6 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.figures is not None:
         write_figures([r for r in found if r.get("protocol") == NAS201], given.figures)
         write_reproduced_figures(found, given.figures)
+        write_search_figure(found, given.figures)
 
 
 if __name__ == "__main__":
