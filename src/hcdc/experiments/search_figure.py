@@ -81,7 +81,7 @@ def draw_search(found: Sequence[Record]) -> Any | None:
         plain(axes)
     figure.supxlabel("time, in full trainings", fontsize=10)
     figure.supylabel("regret of the pick so far (1: the median candidate)", fontsize=10)
-    order = [words for words, _, _ in reversed(LINES.values()) if words in named]
+    order = [words for words, _, _ in [*LINES.values()][::-1] if words in named]
     figure.legend(
         [named[words] for words in order], order, loc="outside upper center", ncols=4, frameon=False
     )
