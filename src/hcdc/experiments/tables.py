@@ -69,6 +69,7 @@ TABLES: dict[str, tuple[str | None, Callable[[Sequence[Record]], str]]] = {
     "nas-search": ("nas-search", nas_search_table),
     "trust": ("trust-calibration", trust_tables.trust_table),
     "trust-dimensions": ("trust-calibration", trust_tables.dimensions_table),
+    "search-trust": ("search-trust", trust_tables.searches_table),
     "tables-rank": ("tables-rank", table_rank_tables.agreement_table),
     "tables-gain": ("tables-rank", table_rank_tables.gain_table),
     "tables-by-test": ("tables-rank", table_rank_tables.by_test_table),

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from hcdc.evaluation.trust import LEVEL
 from hcdc.experiments.markdown import table_text
+from hcdc.experiments.trust_calibration import HIGH
 
 Record = dict[str, Any]
 
@@ -53,6 +57,57 @@ def dimensions_table(found: Sequence[Record]) -> str:
     ]
     head = ["stand-ins", "audits", "coverage / width", "importance above .02", '"choose here"']
     return table_text([*head, "wrong (tau below .7)", "said if tau is .9 or more"], rows)
+
+
+POOLS = {
+    "nas201-cifar10": "CIFAR-10 cells",
+    "lcbench": "LCBench",
+    "rbv2_xgboost": "boosted trees",
+    "flights": "flights",
+    "physics": "graph networks, Physics",
+    "physics-filters": "graph filters, Physics",
+    "resnet": "small ResNet",
+}
+"""Pools of protocol ``search-trust`` in words."""
+
+
+def searches_table(found: Sequence[Record]) -> str:
+    """Coverage of the intervals that searches report, by pool, budget and what they are measured against."""
+    groups: dict[tuple[int, float, bool], list[Record]] = {}
+    for record in found:
+        for row in record["stand_ins"]:
+            key = list(POOLS).index(record["pool"]), record["budget"], row["against"] == "full"
+            groups.setdefault(key, []).append(row)
+    rows = []
+    for (pool, budget, last), some in sorted(groups.items()):
+        trusted, high = [r for r in some if _trusted(r)], [r for r in some if r["truth"] >= HIGH]
+        wrong = [r for r in trusted if r["truth"] < LEVEL]
+        width = np.median([r["interval"][1] - r["interval"][0] for r in some])
+        rows.append(
+            [
+                f"{list(POOLS.values())[pool]}, {budget:g} s",
+                "full trainings" if last else "the next stand-in",
+                f"{len(some):,}",
+                f"{np.median([r['probes'] for r in some]):g}",
+                f"{_held(some, 'interval')} / {width:.2f}",
+                _held(some, "of_all_scored"),
+                _percent(sum(map(_trusted, high)) / len(high) if high else None),
+                _share(len(wrong) / len(trusted) if trusted else None, len(trusted)),
+            ]
+        )
+    head = ["search", "a stand-in against", "stand-ins", "audits, median", "coverage / width"]
+    head += ["coverage if promoted candidates counted", "trusted if .9 or more", "trusted cases below .7"]
+    return table_text(head, rows)
+
+
+def _trusted(row: Record) -> bool:
+    return bool(row["verdict"] == "trust")
+
+
+def _held(rows: Sequence[Record], name: str) -> str:
+    """The share of intervals that hold the truth."""
+    held = [r[name][0] <= r["truth"] <= r[name][1] for r in rows if name in r]
+    return _percent(sum(held) / len(held) if held else None)
 
 
 def _order(record: Record) -> tuple[Any, ...]:
