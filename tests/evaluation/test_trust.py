@@ -152,7 +152,18 @@ class TestAgreement:
         assert judge(estimate, FEWEST)[0] == "trust"
         verdict, why = judge(estimate, FEWEST - 1)
         assert verdict == "keep open"
-        assert why.endswith("surely 0.7 or more, but fewer than 16 probes are not trusted")
+        assert why.endswith("with 97.5 % confidence; 15 probes are too few to say trust: 16 are needed")
+
+    @pytest.mark.parametrize(
+        ("rho", "verdict", "told"),
+        [(0.6, "keep open", True), (0.3, "unknown", True), (-0.6, "no", False), (math.nan, "unknown", False)],
+    )
+    def test_too_few_probes_are_told_with_every_verdict_they_change(self, rho, verdict, told):
+        estimate = RankEstimate(rho, math.atanh(rho), math.inf if math.isnan(rho) else 0.25, 30)
+        said, why = judge(estimate, 12)
+        assert said == verdict
+        assert ("12 probes are too few to say trust: 16 are needed" in why) == told
+        assert "too few to say trust" not in judge(estimate, FEWEST)[1]
 
     def test_theory_limits_what_the_jackknife_says(self):
         """Every other pair is swapped, so that no probe matters: the jackknife finds hardly any error."""

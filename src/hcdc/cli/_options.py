@@ -128,9 +128,8 @@ _CONFIRM = "So many of the probes are trained in full too, if --against is a sho
 Confirm = Annotated[int, Option(help=_CONFIRM)]
 _GROUP = "Also measure a combination of hyperparameters, e.g. step='log lr - log batch'. Repeatable."
 Groups = Annotated[MaybeTexts, Option("--group", metavar="NAME=SUM", help=_GROUP)]
-TrustProbes = Annotated[
-    int, Option("--probes", help="Trainings to compare with: in full, or as --against says.")
-]
+_TRUST_PROBES = "Trainings to compare with, in full or as --against says. Fewer than 16 never say 'trust'."
+TrustProbes = Annotated[int, Option("--probes", help=_TRUST_PROBES)]
 
 # --- evaluate, report, demo ---------------------------------------------------------------------------------
 

@@ -93,16 +93,18 @@ def judge(estimate: RankEstimate, probes: int) -> tuple[str, str]:
     low, high = estimate.interval(0.9)
     surely = estimate.surely(0.95)
     told = f"from {probes} probes the rank correlation is {estimate.rho:.2f} ({low:.2f} to {high:.2f})"
+    sure = f"at least {surely:.2f} with 97.5 % confidence"
+    few = "" if probes >= FEWEST else f"; {probes} probes are too few to say trust: {FEWEST} are needed"
     if math.isnan(estimate.rho):
         return "unknown", f"{probes} probes with equal or too few scores have no rank correlation"
-    if surely >= LEVEL and probes >= FEWEST:
-        return "trust", f"{told}, at least {surely:.2f} with 97.5 % confidence"
+    if surely >= LEVEL and not few:
+        return "trust", f"{told}, {sure}"
     if high < USELESS:
         return "no", f"{told}, below {USELESS:g}"
     if low > 0:
-        few = f"surely {LEVEL:g} or more, but fewer than {FEWEST} probes are not trusted"
-        return "keep open", f"{told}: {few if surely >= LEVEL else f'above 0, but perhaps below {LEVEL:g}'}"
-    return "unknown", f"{told}, which may be chance"
+        why = sure if surely >= LEVEL else f"above 0, but perhaps below {LEVEL:g}"
+        return "keep open", f"{told}, {why}{few}"
+    return "unknown", f"{told}, which may be chance{few}"
 
 
 def _defined(value: float) -> float | None:
