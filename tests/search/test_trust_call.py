@@ -6,7 +6,9 @@ import pytest
 import hcdc
 from hcdc import FullData, InputError
 from hcdc.core.trusted import Trust
-from hcdc.search import trust_trainings
+from hcdc.search import trust_cost
+from hcdc.search._task_problem import TrainedRung
+from hcdc.truth import CsvTruth
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(240, 3)).astype(np.float32)
@@ -83,10 +85,29 @@ def test_a_copy_is_measured_against_short_trainings():
     )  # fmt: skip
     found = hcdc.trust(copy, probes=12, against="short:0.5", confirm=4)
     assert (found.against, found.probes, found.confirmed.probes) == ("short:0.5", 12, 4)
-    assert trust_trainings(12, "short:0.5", 4) == 10
-    for call in (lambda: hcdc.trust(copy, against="short:3"), lambda: trust_trainings(12, "short:3")):
+    for call in (lambda: hcdc.trust(copy, against="short:3"), lambda: trust_cost(copy, task, 12, "short:3")):
         with pytest.raises(InputError, match="against 'short:3': for a copy, give a share of the steps"):
             call()
+
+
+def test_the_cost_of_a_copy_counts_its_own_trials_too(monkeypatch):
+    """A trial on the copy takes 2 s, a short one 5 s, a full one 10 s."""
+    task = hcdc.TableTask(hcdc.data((X, X[:, 0])), "ridge")
+    recipe = {"steps": 20, "seeds": 2}
+    copy = hcdc.condense(
+        task, task.space(), "random", train_size=20, recipe=recipe, full_recipe=recipe, checkpoint=None
+    )
+    monkeypatch.setattr("hcdc.search._trust.training_seconds", lambda *_: 10.0)
+    price = {"copy": 2.0, "short:0.5": 5.0}
+    monkeypatch.setattr(TrainedRung, "forecast", lambda self, configs, budget: price[self.name])
+    found = trust_cost(copy, task, 16)
+    assert (found.seconds, found.full_trainings) == (16 * 10 + 80 * 2, 16)
+    assert found.words().startswith("16 full-data trainings, less those that the cache knows: about 160 s")
+    assert found.words().endswith("; 80 trials on the copy: about 160 s")
+    found = trust_cost(copy, task, 12, "short:0.5", 4)
+    assert (found.seconds, found.full_trainings) == (4 * 10 + 60 * 2 + 12 * 5, 4)
+    table = CsvTruth.__new__(CsvTruth)
+    assert trust_cost(copy, task, 16, truth=table).words() == "80 trials on the copy: about 160 s"
 
 
 @pytest.mark.parametrize(

@@ -80,9 +80,9 @@ def trust(
     if file is None:
         raise InputError("Missing a condensed file, or --objective FILE.py:NAME")
     from hcdc.cli._choose import truth_table
-    from hcdc.condensers import full_trainings, space_words, training_seconds
+    from hcdc.condensers import space_words
     from hcdc.evaluation import reopen_task
-    from hcdc.search import trust_trainings
+    from hcdc.search import trust_cost
     from hcdc.spaces import from_spec
 
     result = json_file or file.with_name(f"{file.name.removesuffix('.hcdc')}.trust.json")
@@ -92,18 +92,16 @@ def trust(
     small = hcdc.CondensedDataset.load(file)
     table = truth_table(truth, truth_dataset, str(small.meta["data"].get("name")))
     task = reopen_task(small, None if model is None else load_attribute(model))
-    space, recipe = from_spec(small.meta["space"]), hcdc.Recipe.from_dict(small.meta["full_recipe"])
     told: list[tuple[str, object]] = [
         ("data", task.words()),
-        ("space", space_words(space)),
+        ("space", space_words(from_spec(small.meta["space"]))),
         ("device", device_name(device)),
     ]
     expected = 0.0
-    if table is None and not quiet:
-        one = training_seconds(task, space, recipe, device)
-        cost = full_trainings(trust_trainings(probes, against, confirm), one)
-        expected = cost.seconds or 0.0
-        told.append(("cost", cost.words))
+    if not quiet:
+        cost = trust_cost(small, task, probes, against, confirm, table, device)
+        expected = cost.known_seconds
+        told.append(("cost", cost.words()))
     say(told, quiet)
     ask_first(expected, yes, quiet)
     with show_progress(quiet) as progress:

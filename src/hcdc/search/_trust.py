@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from hcdc.condensers import Cost, Expense, full_trainings, training_seconds
 from hcdc.core.configs import Config
 from hcdc.core.errors import InputError
-from hcdc.core.progress import Progress, usual_progress
+from hcdc.core.progress import Progress, duration, usual_progress
 from hcdc.core.recipe import Recipe
 from hcdc.core.seeds import check_seed, check_whole, derive, numpy_stream
 from hcdc.core.trusted import Trust
@@ -30,8 +31,9 @@ from hcdc.search._objective import ObjectiveProblem, ObjectiveRung
 from hcdc.search._prepare import loaded_copy
 from hcdc.search._problem import Array, Outcome, Rung
 from hcdc.search._store import CODE, Store, open_store
-from hcdc.search._task_problem import TaskProblem
+from hcdc.search._task_problem import TaskProblem, TrainedRung
 from hcdc.spaces import from_spec
+from hcdc.tasks import Task
 from hcdc.truth import TrainedTruth, Truth, check_truth, full_scores
 
 FEWEST = 4
@@ -131,20 +133,43 @@ def _check_confirm(against: str, confirm: int, probes: int) -> None:
         raise InputError(f"against '{against}': write 'full', or a short training such as 'short:0.25'")
 
 
-def trust_trainings(probes: int, against: str = "full", confirm: int = 0) -> int:
-    """How many full trainings `trust` takes as long as, for a copy."""
-    _check_confirm(against, confirm, probes)
-    if against == "full":
-        return probes
-    return max(1, math.ceil(probes * _share(against)) + confirm)
-
-
-def _share(against: str) -> float:
-    """The share of the steps of a short training on a task."""
-    share = float(against.removeprefix("short:"))
-    if not 0 < share < 1:
+def _check_share(against: str) -> None:
+    """Refuse epochs: a short training on a task is a share of its steps."""
+    if against != "full" and not 0 < float(against.removeprefix("short:")) < 1:
         raise InputError(f"against '{against}': for a copy, give a share of the steps, e.g. 'short:0.25'")
-    return share
+
+
+def _copy_rungs(
+    small: CondensedDataset, task: Task, against: str, device: torch.device | str, seed: int
+) -> list[Rung]:
+    """The copy, the short training that stands for the truth if one does, and the full training."""
+    _check_share(against)
+    between = () if against == "full" else (against,)
+    recipe = Recipe.from_dict(small.meta["full_recipe"])
+    space = from_spec(small.meta["space"])
+    return TaskProblem(task, space, between, [small], recipe=recipe, device=device, seed=seed).rungs
+
+
+def trust_cost(
+    small: CondensedDataset,
+    task: Task,
+    probes: int,
+    against: str = "full",
+    confirm: int = 0,
+    truth: Truth | None = None,
+    device: torch.device | str = "cpu",
+) -> Cost:
+    """What `trust` will cost for a copy of this task, its trials on the copy included, from a few steps."""
+    _check_confirm(against, confirm, probes)
+    space, recipe = from_spec(small.meta["space"]), Recipe.from_dict(small.meta["full_recipe"])
+    trained = [r for r in _copy_rungs(small, task, against, device, 0)[:-1] if isinstance(r, TrainedRung)]
+    full = 0 if truth is not None else probes if against == "full" else confirm
+    found = [full_trainings(full, training_seconds(task, space, recipe, device))] if full else []
+    work = [(PER_PROBE * probes, "trials on the copy"), (probes, f"probes on {against}")]
+    for (count, words), rung in zip(work, trained):
+        seconds = count * rung.forecast(space.sample(rung.batch, numpy_stream(0, "estimate")), math.inf)
+        found.append(Expense(f"{count} {words}: about {duration(seconds)}", seconds))
+    return Cost(tuple(found))
 
 
 def trust_seconds(
@@ -204,10 +229,7 @@ def _of_copy(
     seed, recipe = design.seed, Recipe.from_dict(small.meta["full_recipe"])
     configs, _ = checked_judges(small, task, PER_PROBE * design.probes, seed)
     picks = _picks(len(configs), design.probes, seed)
-    between = () if design.against == "full" else (design.against,)
-    for name in between:
-        _share(name)
-    rungs = TaskProblem(task, space, between, [small], recipe=recipe, device=device, seed=seed).rungs
+    rungs = _copy_rungs(small, task, design.against, device, seed)
     scores = _trained(rungs[0], configs, "candidates on the copy", seed, progress)
     source = truth or TrainedTruth(
         task, space, recipe, device=device, cache=cache, progress=progress,
@@ -218,7 +240,7 @@ def _of_copy(
         return np.array(full_scores(source.results([configs[i] for i in some]), "val"))
 
     columns = described(configs, space)
-    if not between:
+    if design.against == "full":
         return _judged(scores, picks, in_full(picks), columns, configs, design)
     chosen = [configs[i] for i in picks]
     known = _trained(rungs[1], chosen, f"probes on {design.against}", seed, progress)
