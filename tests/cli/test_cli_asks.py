@@ -118,12 +118,15 @@ def test_trust_takes_its_design_from_flags(tmp_path, capsys, monkeypatch):
     (tmp_path / "designed.py").write_text(OBJECTIVE)
     given = ("trust", "--objective", "designed.py:objective", "--probes", "6", "--json", "t.json")
     code, out, err = hcdc_run(
-        capsys, *given, "--against", "short:0.5", "--confirm", "4", "--group", "double=2 * x"
+        capsys, *given, "--against", "short:0.5", "--confirm", "4", "--group", "double=2 * x", "--k", "2"
     )
     assert code == 0, err
+    assert "share of the truly best 33% that is kept" in out
     assert "in full" in out
     assert "dimension double" in out
     code, _, err = hcdc_run(capsys, *given, "--confirm", "4")
     assert (code, "hcdc: --confirm 4: all probes are trained in full" in err) == (2, True)
+    code, _, err = hcdc_run(capsys, *given, "--k", "6")
+    assert (code, "hcdc: --k 6: give a number from 1 to 5 of the 6 probes" in err) == (2, True)
     code, _, err = hcdc_run(capsys, *given, "--group", "double=log y")
     assert (code, "hcdc: --group 'double': hyperparameter 'y'" in err) == (2, True)

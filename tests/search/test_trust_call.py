@@ -263,6 +263,36 @@ def fails_in_full(trial, data):
     return trial.suggest_float("x", 0, 1)
 
 
+def test_k_is_a_share_or_a_number_of_the_probes():
+    found = hcdc.trust(objective(0.3), full(), k=4)
+    same = hcdc.trust(objective(0.3), full(), k=0.25)
+    assert same.to_json() == found.to_json()
+    assert (found.k, found.at_k.kept, found.at_k.of, found.at_k.recall.probes) == (0.25, 2, 8, 4)
+    assert 0 < found.at_k.recall.value < 1
+    printed = str(found)
+    assert "share of the truly best 25% that is kept" in printed
+    assert "expected loss if it keeps the best 2 of 8" in printed
+    assert "the same share among the best 50%" in printed
+    assert "expected loss among the best 50% if it keeps 1 of " in printed
+    assert hcdc.trust(objective(0.3), full()).k == 0.5
+
+
+def test_the_confirmation_keeps_the_same_share():
+    found = hcdc.trust(objective(0.01), full(), against="short:0.5", confirm=8, k=4)
+    assert found.confirmed.k == found.k == 0.25
+
+
+@pytest.mark.parametrize(
+    ("k", "told"),
+    [(0, "0"), (16, "16"), (1.5, "1.5"), (0.05, "0.05"), (-1, "-1"), (True, "True"), ("a", "'a'")],
+)
+def test_a_k_that_keeps_nothing_or_all_is_refused(k, told):
+    with pytest.raises(
+        InputError, match=f"k {told}: give a number from 1 to 15 of the 16 probes, or a share"
+    ):
+        hcdc.trust(objective(0.01), full(), k=k)
+
+
 @pytest.mark.parametrize("probes", ["a", 5.5, True])
 def test_probes_are_a_whole_number(probes):
     with pytest.raises(InputError, match=r"probes .*: give a whole number"):

@@ -39,6 +39,7 @@ def trust(
     against: given.Against = "full",
     confirm: given.Confirm = 0,
     group: given.Groups = None,
+    k: given.K = None,
     truth: given.Truth = None,
     truth_dataset: given.TruthDataset = None,
     cache: given.Cache = None,
@@ -58,14 +59,14 @@ def trust(
     trust --objective train.py:objective --rung short:0.25
     """
     design: dict[str, Any] = {"probes": probes, "against": against, "confirm": confirm, "seed": seed}
-    groups = settings(group, "--group", GROUP)
+    asked: dict[str, Any] = {"groups": settings(group, "--group", GROUP), "k": k}
     if objective is not None:
         others = {"FILE": file, "--truth": truth, "--truth-dataset": truth_dataset, "--model": model}
         for flag, value in {**others, "--cache": cache}.items():
             if value is not None:
                 raise InputError(f"{flag} {value}: it does not go with --objective; leave it out")
         data = dataset, target, split_seed
-        _of_objective(objective, data, rung, design, groups, storage, yes, imports, json_file, quiet)
+        _of_objective(objective, data, rung, design, asked, storage, yes, imports, json_file, quiet)
         return
     if dataset is not None or target is not None:
         raise InputError("--dataset and --target go with --objective; a copy names its data itself")
@@ -106,7 +107,7 @@ def trust(
     ask_first(expected, yes, quiet)
     with show_progress(quiet) as progress:
         found = hcdc.trust(
-            dataclasses.replace(small, task=task), **design, groups=groups, truth=table, device=device,
+            dataclasses.replace(small, task=task), **design, **asked, truth=table, device=device,
             cache=cache, progress=progress,
         )  # fmt: skip
     say(trust_lines(found), quiet)
@@ -119,7 +120,7 @@ def _of_objective(
     data: tuple[str | None, str | None, int],
     rung: str | None,
     design: dict[str, Any],
-    groups: dict[str, Any],
+    asked: dict[str, Any],
     storage: str | None,
     yes: bool,
     imports: Sequence[str] | None,
@@ -146,9 +147,7 @@ def _of_objective(
     say([*told, ("finished trials", kept_in(place))], quiet)
     ask_first(expected, yes, quiet)
     with own_sentence(if_interrupted(place)), show_progress(quiet) as progress:
-        found = hcdc.trust(
-            function, full, rung=rung, **design, groups=groups, storage=place, progress=progress
-        )
+        found = hcdc.trust(function, full, rung=rung, **design, **asked, storage=place, progress=progress)
     say(trust_lines(found), quiet)
     write_json(result, found.to_json())
     last_line(

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 
 import numpy as np
 import torch
@@ -52,6 +53,7 @@ def trust(
     against: str = "full",
     confirm: int = 0,
     groups: Mapping[str, str] | None = None,
+    k: float | None = None,
     seed: int = 0,
     truth: Truth | None = None,
     device: torch.device | str = "cpu",
@@ -76,6 +78,9 @@ def trust(
             says how far the stand-in agrees with them.
         groups: Combinations of hyperparameters to measure like single ones, e.g.
             ``{"step": "log lr - log batch"}``.
+        k: What you would keep by the stand-in: a share of the candidates, or a number of the probes, such as
+            4 of 16. ``found.at_k`` says which share of the truly best you keep, and what you lose. Half by
+            default.
         seed: Draws candidates and probes.
         truth: Full-data results for a copy, used instead of training.
         device: Where the candidates of a copy are trained.
@@ -93,7 +98,8 @@ def trust(
             f"probes {probes}: at least {FEWEST} are needed for an interval, and {ENOUGH} to trust a stand-in"
         )
     _check_confirm(against, confirm, probes)
-    design = Design(probes, against, confirm, parse_groups(groups), seed)
+    design = Design(probes, against, confirm, parse_groups(groups), seed, k)
+    _kept_share(k, probes)
     progress = progress or usual_progress()
     if full is None:
         if not isinstance(subject, (CondensedDataset, str, os.PathLike)):
@@ -118,6 +124,22 @@ class Design:
     confirm: int = 0
     groups: Mapping[str, Sequence[Term]] = field(default_factory=dict)
     seed: int = 0
+    k: float | None = None
+
+
+def _kept_share(k: float | None, probes: int) -> float | None:
+    """``k`` as a share of the candidates."""
+    if k is None:
+        return None
+    number = not isinstance(k, bool) and isinstance(k, Real)
+    share = k / probes if number and k >= 1 and k == int(k) else k
+    if not (number and 1 / probes <= share < 1):
+        asked = f"{k:g}" if number else repr(k)
+        raise InputError(
+            f"k {asked}: give a number from 1 to {probes - 1} of the {probes} probes, or a share below 1 "
+            "that holds at least one of them"
+        )
+    return float(share)
 
 
 def _check_confirm(against: str, confirm: int, probes: int) -> None:
@@ -342,7 +364,7 @@ def _judged(
 ) -> Trust:
     """The statistics; failed candidates rank last, as they would in a search."""
     scores, known = _last(scores), _last(known)
-    found = agreement(scores, picks, known, seed=design.seed)
+    found = agreement(scores, picks, known, k=_kept_share(design.k, design.probes), seed=design.seed)
     dimensions = by_dimension(columns, configs, scores, picks, known, design.seed, design.groups)
     return dataclasses.replace(found, against=design.against, dimensions=dimensions)
 
@@ -354,7 +376,7 @@ def _confirmed(found: Trust, scores: Array, picks: Sequence[int], full: Array, s
     """
     if not len(picks):
         return found
-    whole = agreement(_last(scores), picks, _last(full), seed=seed)
+    whole = agreement(_last(scores), picks, _last(full), k=found.k, seed=seed)
     found = dataclasses.replace(found, confirmed=whole)
     high = whole.interval[1]
     if found.verdict == "trust" and high is not None and high < LEVEL:
