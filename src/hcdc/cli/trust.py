@@ -40,6 +40,7 @@ def trust(
     confirm: given.Confirm = 0,
     group: given.Groups = None,
     k: given.K = None,
+    known: given.Known = None,
     truth: given.Truth = None,
     truth_dataset: given.TruthDataset = None,
     cache: given.Cache = None,
@@ -66,7 +67,7 @@ def trust(
             if value is not None:
                 raise InputError(f"{flag} {value}: it does not go with --objective; leave it out")
         data = dataset, target, split_seed
-        _of_objective(objective, data, rung, design, asked, storage, yes, imports, json_file, quiet)
+        _of_objective(objective, data, rung, design, asked, known, storage, yes, imports, json_file, quiet)
         return
     if dataset is not None or target is not None:
         raise InputError("--dataset and --target go with --objective; a copy names its data itself")
@@ -78,6 +79,8 @@ def trust(
         raise InputError(f"--storage {storage}: it goes with --objective; a copy has --cache")
     if rung is not None:
         raise InputError(f"--rung {rung}: it goes with --objective; a copy is the stand-in itself")
+    if known is not None:
+        raise InputError(f"--known {known}: it goes with --objective; a copy has --truth")
     if file is None:
         raise InputError("Missing a condensed file, or --objective FILE.py:NAME")
     from hcdc.cli._choose import truth_table
@@ -121,6 +124,7 @@ def _of_objective(
     rung: str | None,
     design: dict[str, Any],
     asked: dict[str, Any],
+    known: Path | None,
     storage: str | None,
     yes: bool,
     imports: Sequence[str] | None,
@@ -135,19 +139,22 @@ def _of_objective(
     check_writable("--json", result)
     place = storage_file(storage)
     check_inputs(
-        [("--storage", place), ("--json", result)], dataset=data[0], rungs=rung, objective=objective,
-        imports=imports,
+        [("--storage", place), ("--json", result)], ("--known", known), dataset=data[0], rungs=rung,
+        objective=objective, imports=imports,
     )  # fmt: skip
     function, full = loaded_objective(objective, *data)
     told: list[tuple[str, object]] = [("objective", objective), ("data", repr(full)), ("stand-in", rung)]
     expected = 0.0
     if not yes and not quiet:
-        expected = trust_seconds(function, full, rung, **design)
-        told.append(("cost", f"about {duration(expected)}, by a few timed trials"))
+        expected = trust_seconds(function, full, rung, **design, known=known)
+        trials = "a few timed trials" if known is None else "a timed trial; no full training"
+        told.append(("cost", f"about {duration(expected)}, by {trials}"))
     say([*told, ("finished trials", kept_in(place))], quiet)
     ask_first(expected, yes, quiet)
     with own_sentence(if_interrupted(place)), show_progress(quiet) as progress:
-        found = hcdc.trust(function, full, rung=rung, **design, **asked, storage=place, progress=progress)
+        found = hcdc.trust(
+            function, full, rung=rung, **design, **asked, known=known, storage=place, progress=progress
+        )
     say(trust_lines(found), quiet)
     write_json(result, found.to_json())
     last_line(

@@ -84,6 +84,7 @@ class Trust:
         against: What stands for the truth: the full training, or the next rung of a search.
         probes, candidates: How many candidates have both scores, and how many have the stand-in's.
         uniform: Whether the probes were drawn uniformly; else each stands for the candidates nearest to it.
+            Known results stand for configurations like them.
         level: Level of all intervals.
         survivors: Rank correlation among the ``keep`` best by the stand-in.
         keep: The share of candidates that survive.
