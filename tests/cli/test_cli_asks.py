@@ -8,6 +8,7 @@ import hcdc
 from hcdc.cli._show import ask_first, on_terminal
 from hcdc.condensers import Cost, Expense
 from hcdc.experiments.reproductions import Scale
+from hcdc.search._task_problem import TrainedRung
 
 
 @pytest.fixture
@@ -73,6 +74,23 @@ def test_evaluate_asks(tmp_path, capsys, monkeypatch, asked):
     assert (code, len(asked)) == (0, 1), err
 
 
+def test_trust_in_a_copy_asks_for_the_trials_on_the_copy_too(tmp_path, capsys, monkeypatch, asked):
+    task = hcdc.GraphTask(hcdc.data("embedded"))
+    recipe = {"steps": 2, "seeds": 1}
+    small = hcdc.condense(
+        task, hcdc.spaces.PolynomialFilter(), "random", train_size=12, recipe=recipe, full_recipe=recipe,
+        checkpoint=None,
+    )  # fmt: skip
+    file = small.save(tmp_path / "a.hcdc")
+    monkeypatch.setattr("hcdc.search._trust.training_seconds", lambda *_: 1.0)
+    monkeypatch.setattr(TrainedRung, "forecast", lambda self, configs, budget: 40.0)
+    given = ("trust", file, "--probes", "4", "--device", "cpu")
+    code, out, err = hcdc_run(capsys, *given)
+    assert (code, "nothing was done; --yes skips the question" in err) == (2, True), err
+    assert asked == ["this will train for about 804 s; go on?"]
+    assert "20 trials on the copy: about 800 s" in out
+
+
 def test_reproduce_asks_for_the_units_that_are_missing(tmp_path, capsys, monkeypatch, asked):
     monkeypatch.setattr(Scale, "seconds", 500.0)
     given = ("reproduce", "nested-problems", "--out", tmp_path / "r.jsonl", "--device", "cpu")
@@ -100,12 +118,15 @@ def test_trust_takes_its_design_from_flags(tmp_path, capsys, monkeypatch):
     (tmp_path / "designed.py").write_text(OBJECTIVE)
     given = ("trust", "--objective", "designed.py:objective", "--probes", "6", "--json", "t.json")
     code, out, err = hcdc_run(
-        capsys, *given, "--against", "short:0.5", "--confirm", "4", "--group", "double=2 * x"
+        capsys, *given, "--against", "short:0.5", "--confirm", "4", "--group", "double=2 * x", "--k", "2"
     )
     assert code == 0, err
+    assert "share of the truly best 33% that is kept" in out
     assert "in full" in out
     assert "dimension double" in out
     code, _, err = hcdc_run(capsys, *given, "--confirm", "4")
     assert (code, "hcdc: --confirm 4: all probes are trained in full" in err) == (2, True)
+    code, _, err = hcdc_run(capsys, *given, "--k", "6")
+    assert (code, "hcdc: --k 6: give a number from 1 to 5 of the 6 probes" in err) == (2, True)
     code, _, err = hcdc_run(capsys, *given, "--group", "double=log y")
     assert (code, "hcdc: --group 'double': hyperparameter 'y'" in err) == (2, True)

@@ -8,6 +8,7 @@ import pytest
 from command_line import hcdc_run
 
 from hcdc.cli import COMMANDS
+from hcdc.evaluation.trust import FEWEST
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +32,11 @@ def test_help_fits_80_columns_and_names_what_every_command_takes(capsys, command
     for flag in ("--seed", "--device", "--json", "--debug", "--quiet"):
         assert flag in out
     assert ("--import" in out) == (command != "demo")
+
+
+def test_the_help_of_probes_says_how_many_it_takes_to_trust(capsys):
+    _, out, _ = hcdc_run(capsys, "trust", "--help")
+    assert f"Fewer than {FEWEST} never say 'trust'." in " ".join(out.split())
 
 
 def test_without_arguments_the_help_is_shown(capsys):

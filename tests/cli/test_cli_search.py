@@ -120,6 +120,24 @@ def test_earlier_results_cost_nothing_and_a_sampler_has_a_name(place, capsys):
     assert found["best"]["x"] >= 0.99 - 1e-9
 
 
+def test_known_results_are_the_probes_of_trust(place, capsys):
+    (place / "probed.py").write_text(OBJECTIVE)
+    (place / "known.csv").write_text("\n".join(["x,val", *(f"{k / 20},{k / 20}" for k in range(20))]))
+    given = ("trust", "--objective", "probed.py:objective", "--known", "known.csv", "--probes", "12")
+    code, out, err = hcdc_run(capsys, *given, "--json", "t.json")
+    assert code == 0, err
+    assert "by a timed trial; no full training" in out
+    assert "so this holds for configurations like these" in out
+    document = json.loads((place / "t.json").read_text())
+    assert (document["probes"], document["uniform"], document["verdict"]) == (12, False, "keep open")
+    before = files(place)
+    done = hcdc_run(capsys, *given, "--json", "known.csv", "--quiet")
+    assert_refused(place, before, *done, "--json known.csv: this is the same file as --known")
+    (place / "few.csv").write_text("x,val\n0.5,0.5\n")
+    code, _, err = hcdc_run(capsys, *given[:3], "--known", "few.csv", "--quiet")
+    assert (code, "hcdc: --known: 'few.csv' has 1 result; at least 4 are needed" in err) == (2, True)
+
+
 def test_a_plan_says_seconds_memory_and_whether_it_pays(place, capsys):
     code, out, err = hcdc_run(
         capsys, "plan", "--dataset", "rows.csv", "--target", "label", "--budget", "3s", "--json", "p.json",
@@ -250,6 +268,7 @@ FOR_OBJECTIVES = [
     ("trust", "--rung", "subset:0.3", "it goes with --objective; a copy is the stand-in itself"),
     ("trust", "--split-seed", "3", "it goes with --objective; a copy names its split itself"),
     ("trust", "--storage", "t.log", "it goes with --objective; a copy has --cache"),
+    ("trust", "--known", "rows.csv", "it goes with --objective; a copy has --truth"),
     ("search", "--setting", "inductive", "a condensed file is searched without it; leave it out"),
     ("search", "--target", "label", "a condensed file is searched without it; leave it out"),
     ("search", "--split-seed", "3", "a condensed file is searched without it; leave it out"),

@@ -119,6 +119,66 @@ class TestAgreement:
         assert found.of == 8
         assert found.regret.value == pytest.approx(np.mean(gaps), rel=0.02)
 
+    def test_recall_and_regret_at_k_are_those_of_the_ranking(self):
+        """Ten candidates; the stand-in has the truly best one in third place, and is right on the rest."""
+        x, y = np.arange(10.0), np.array([0, 1, 2, 3, 4, 5, 6, 9, 7, 8.0])
+        found = agreement(x, np.arange(10), y, k=0.2, finite=True)
+        assert (found.k, found.keep) == (0.2, 0.5)
+        assert found.at_k.recall.value == pytest.approx(0.5)  # the second best of the best two
+        assert (found.at_k.kept, found.at_k.of) == (1, 5)
+        assert found.at_k.regret == found.regret
+        assert agreement(x, np.arange(10), y, k=0.3).at_k.recall.value == pytest.approx(1)
+        two = agreement(x, np.arange(10), y, k=0.4).at_k
+        assert (two.kept, two.of, two.recall.value) == (2, 5, 1)
+        # two of five lose 9 - 8 where all of the best three are among the five: (7 over 2) of (10 over 5)
+        assert two.regret.value == pytest.approx(21 / 252, abs=0.02)
+        three = agreement(x, np.arange(10), y, k=0.6).at_k
+        assert (three.kept, three.regret.value) == (3, 0)
+        cut = found.survivors_at_k  # of the best five: the best one is 9, and third
+        assert (cut.kept, cut.of, cut.recall.value, cut.recall.probes) == (1, 2, 0, 1)
+
+    def test_half_is_kept_by_default_and_other_figures_do_not_depend_on_k(self):
+        x, y = copula(0.7, 100, np.random.default_rng(5))
+        found, few = (agreement(x, np.arange(30), y[:30], k=k) for k in (None, 0.2))
+        assert (found.k, found.at_k.recall) == (0.5, found.recall)
+        for name in ("spearman", "verdict", "survivors", "recall", "regret", "of", "keep"):
+            assert getattr(found, name) == getattr(few, name)
+        assert (few.at_k.recall.probes, found.at_k.recall.probes) == (6, 15)
+        assert few.at_k.regret.value > found.at_k.regret.value
+
+    @pytest.mark.parametrize("rho", [0.5, 0.9])
+    def test_recall_and_regret_at_k_are_covered(self, rho):
+        """True values from 400,000 pairs; 200 resamples: a coverage of .9 has a standard error of .02."""
+        rng = np.random.default_rng(1)
+        pearson = 2 * math.sin(math.pi * rho / 6)
+
+        def pairs(count):
+            x, e = rng.standard_normal((2, count))
+            return x, pearson * x + math.sqrt(1 - pearson**2) * e
+
+        x, y = pairs(400_000)
+        recall = (x > np.quantile(x, 0.75))[y > np.quantile(y, 0.75)].mean()
+        first = np.argsort(-x.reshape(-1, 8), 1)[:, :2]
+        groups = y.reshape(-1, 8)
+        regret = (groups.max(1) - np.take_along_axis(groups, first, 1).max(1)).mean()
+        held = []
+        for _ in range(200):
+            x, y = pairs(24)
+            cut = agreement(x, np.arange(24), y, k=0.25).at_k
+            assert (cut.kept, cut.of) == (2, 8)
+            pair = (cut.recall.interval, recall), (cut.regret.interval, regret)
+            held.append([low <= true <= high for (low, high), true in pair])
+        assert np.mean(held, 0).min() >= 0.86
+
+    def test_probes_chosen_by_their_rank_have_cuts_too(self):
+        x = np.linspace(0, 1, 100)
+        index = np.array([5, 20, 40, 55, 70, 80, 90, 95, 98, 99])
+        found = agreement(x, index, x[index], uniform=False, k=0.25)
+        assert found.at_k.recall.value == found.survivors_at_k.recall.value == 1
+        assert found.at_k.regret.value == 0
+        low = agreement(x, index[:3], x[index[:3]], uniform=False)  # no survivor among the probes
+        assert low.survivors_at_k.recall.value is None
+
     def test_trust_is_rarely_wrong_and_often_said(self):
         rng = np.random.default_rng(3)
         said = {rho: [] for rho in (0.0, 0.65, 0.93)}
@@ -152,7 +212,18 @@ class TestAgreement:
         assert judge(estimate, FEWEST)[0] == "trust"
         verdict, why = judge(estimate, FEWEST - 1)
         assert verdict == "keep open"
-        assert why.endswith("surely 0.7 or more, but fewer than 16 probes are not trusted")
+        assert why.endswith("with 97.5 % confidence; 15 probes are too few to say trust: 16 are needed")
+
+    @pytest.mark.parametrize(
+        ("rho", "verdict", "told"),
+        [(0.6, "keep open", True), (0.3, "unknown", True), (-0.6, "no", False), (math.nan, "unknown", False)],
+    )
+    def test_too_few_probes_are_told_with_every_verdict_they_change(self, rho, verdict, told):
+        estimate = RankEstimate(rho, math.atanh(rho), math.inf if math.isnan(rho) else 0.25, 30)
+        said, why = judge(estimate, 12)
+        assert said == verdict
+        assert ("12 probes are too few to say trust: 16 are needed" in why) == told
+        assert "too few to say trust" not in judge(estimate, FEWEST)[1]
 
     def test_theory_limits_what_the_jackknife_says(self):
         """Every other pair is swapped, so that no probe matters: the jackknife finds hardly any error."""
@@ -185,6 +256,8 @@ class TestAgreement:
             agreement([1, 2, math.nan], [0, 1], [1.0, 2.0])
         with pytest.raises(InputError, match="keep 1"):
             agreement([1, 2, 3], [0, 1], [1.0, 2.0], keep=1)
+        with pytest.raises(InputError, match="k 0: the share of candidates must lie between 0 and 1"):
+            agreement([1, 2, 3], [0, 1], [1.0, 2.0], k=0)
 
     def test_json_and_back(self):
         x, y = copula(0.8, 60, np.random.default_rng(0))
@@ -195,6 +268,10 @@ class TestAgreement:
         assert again.to_json() == full.to_json()
         assert again.dimension("lr").tau == 0.5
         assert isinstance(again.recall, Estimate)
+        assert again.at_k.recall.value == found.at_k.recall.value > 0
+        assert again.survivors_at_k.regret.probes == found.survivors_at_k.regret.probes > 0
+        older = {name: value for name, value in full.to_json().items() if not name.endswith("_k")}
+        assert Trust.from_json(older).at_k.recall.value is None
 
 
 class TestDimensions:

@@ -17,7 +17,7 @@ from hcdc import InputError, report
 from hcdc.core.found import Found, RungReport
 from hcdc.core.planned import RungPlan, SearchPlan
 from hcdc.core.told import found_lines
-from hcdc.core.trusted import DimensionTrust, Trust
+from hcdc.core.trusted import Cut, DimensionTrust, Estimate, Trust
 from hcdc.reporting import random_curve, read_found, rung_cells, write_search_report
 
 pytest.importorskip("matplotlib")
@@ -154,6 +154,23 @@ def test_results_print_their_conclusions():
     assert str(trust).splitlines()[0].split("  ")[0] == "verdict"
     assert "dimension lr" in str(trust)
     assert "Trust(spearman=" in repr(trust)
+
+
+def test_the_page_says_what_a_cut_keeps(tmp_path):
+    assert "What a cut keeps" not in report(FOUND, tmp_path / "none.html").read_text()
+    recall = Estimate(value=0.75, interval=(0.31, 0.96), probes=4)
+    first = Cut(recall=recall, regret=Estimate(value=0.012, interval=(0.0, 0.05), probes=16), kept=2, of=8)
+    again = Cut(recall=recall, kept=1, of=1)  # too few audits for a regret
+    trust = dataclasses.replace(FOUND.rungs[0].trust, k=0.25, at_k=first, survivors_at_k=again)
+    rungs = [dataclasses.replace(FOUND.rungs[0], trust=trust), *FOUND.rungs[1:]]
+    page = report(dataclasses.replace(FOUND, rungs=rungs), tmp_path / "cuts.html").read_text()
+    row = "".join(
+        f"<td>{cell}</td>"
+        for cell in (
+            "25%", "0.75 (0.31 to 0.96)", "0.012 (0 to 0.05), 2 of 8 kept", "0.75 (0.31 to 0.96)", "-",
+        )
+    )  # fmt: skip
+    assert f'<tr><th scope="row">copy against short:0.1</th>{row}</tr>' in page
 
 
 def test_no_saving_is_claimed_where_there_is_none():

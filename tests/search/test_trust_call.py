@@ -6,7 +6,10 @@ import pytest
 import hcdc
 from hcdc import FullData, InputError
 from hcdc.core.trusted import Trust
-from hcdc.search import trust_trainings
+from hcdc.evaluation import checked_judges
+from hcdc.search import trust_cost, trust_seconds
+from hcdc.search._task_problem import TrainedRung
+from hcdc.truth import CsvTruth
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(240, 3)).astype(np.float32)
@@ -83,10 +86,29 @@ def test_a_copy_is_measured_against_short_trainings():
     )  # fmt: skip
     found = hcdc.trust(copy, probes=12, against="short:0.5", confirm=4)
     assert (found.against, found.probes, found.confirmed.probes) == ("short:0.5", 12, 4)
-    assert trust_trainings(12, "short:0.5", 4) == 10
-    for call in (lambda: hcdc.trust(copy, against="short:3"), lambda: trust_trainings(12, "short:3")):
+    for call in (lambda: hcdc.trust(copy, against="short:3"), lambda: trust_cost(copy, task, 12, "short:3")):
         with pytest.raises(InputError, match="against 'short:3': for a copy, give a share of the steps"):
             call()
+
+
+def test_the_cost_of_a_copy_counts_its_own_trials_too(monkeypatch):
+    """A trial on the copy takes 2 s, a short one 5 s, a full one 10 s."""
+    task = hcdc.TableTask(hcdc.data((X, X[:, 0])), "ridge")
+    recipe = {"steps": 20, "seeds": 2}
+    copy = hcdc.condense(
+        task, task.space(), "random", train_size=20, recipe=recipe, full_recipe=recipe, checkpoint=None
+    )
+    monkeypatch.setattr("hcdc.search._trust.training_seconds", lambda *_: 10.0)
+    price = {"copy": 2.0, "short:0.5": 5.0}
+    monkeypatch.setattr(TrainedRung, "forecast", lambda self, configs, budget: price[self.name])
+    found = trust_cost(copy, task, 16)
+    assert (found.seconds, found.full_trainings) == (16 * 10 + 80 * 2, 16)
+    assert found.words().startswith("16 full-data trainings, less those that the cache knows: about 160 s")
+    assert found.words().endswith("; 80 trials on the copy: about 160 s")
+    found = trust_cost(copy, task, 12, "short:0.5", 4)
+    assert (found.seconds, found.full_trainings) == (4 * 10 + 60 * 2 + 12 * 5, 4)
+    table = CsvTruth.__new__(CsvTruth)
+    assert trust_cost(copy, task, 16, truth=table).words() == "80 trials on the copy: about 160 s"
 
 
 @pytest.mark.parametrize(
@@ -240,6 +262,147 @@ def fails_in_full(trial, data):
     if len(data.train[1]) == len(X):
         raise ValueError("no")
     return trial.suggest_float("x", 0, 1)
+
+
+class TestKnown:
+    """Full results from before are the probes, and cost nothing."""
+
+    @pytest.fixture
+    def table(self, tmp_path):
+        """100 results, chosen by something that prefers large ``x``."""
+        path = tmp_path / "earlier.csv"
+        xs = np.sqrt(np.random.default_rng(1).uniform(size=100))
+        lines = [f"{x},{kind},{x + 0.1 * (kind == 'a')}" for x, kind in zip(xs, "ab" * 50)]
+        path.write_text("\n".join(["x,kind,val", *lines]) + "\n")
+        return path
+
+    def test_only_the_stand_in_is_trained(self, table):
+        calls, seen = [], []
+
+        def run(trial, data):
+            value = objective(0.01, calls)(trial, data)
+            seen.append(trial.params["x"])
+            return value
+
+        found = hcdc.trust(run, full(), known=table, probes=24)
+        assert sum(calls) == 0  # full trainings
+        assert len(calls) == 1 + 24
+        assert (found.probes, found.candidates, found.uniform) == (24, 24, False)
+        assert found.spearman > 0.95
+        xs = sorted(float(line.split(",")[0]) for line in table.read_text().splitlines()[1:])
+        assert set(seen[1:]) < set(xs)
+        assert min(seen[1:]) < xs[24]  # not the best 24
+        assert max(seen[1:]) > xs[75]  # nor the worst
+        again = hcdc.trust(run, full(), known=table, probes=24)
+        assert again.to_json() == found.to_json()
+        other = set(seen[1:25])
+        hcdc.trust(run, full(), known=table, probes=24, seed=1)
+        assert set(seen[-24:]) != other
+
+    def test_they_never_say_trust_for_all_configurations(self, table):
+        found = hcdc.trust(objective(0.0), full(), known=table, probes=60)
+        assert found.spearman == pytest.approx(1)
+        assert found.verdict == "keep open"
+        assert found.why.endswith(
+            "known results need not be a random sample, so this holds for configurations like these"
+        )
+        assert {d.name: d.verdict for d in found.dimensions} == {"x": "unknown", "kind": "unknown"}
+        blind = hcdc.trust(objective(100.0), full(), known=table, probes=60)
+        assert blind.verdict in ("no", "unknown")
+        assert "configurations like these" in blind.why
+        few = hcdc.trust(objective(0.1), full(), known=table, probes=12)
+        assert "too few to say trust" not in few.why  # 16 of these would not do either
+        assert "configurations like these" in few.why
+
+    def test_a_study_is_taken_in_its_direction(self):
+        optuna = pytest.importorskip("optuna")
+        study = optuna.create_study(direction="minimize")
+        study.optimize(lambda trial: -objective(0.0)(trial, full().trial(0)), n_trials=10)
+        found = hcdc.trust(objective(0.0), full(), known=study)
+        assert found.probes == 10
+        assert found.spearman == pytest.approx(1)
+
+    def test_a_stopped_measurement_continues_with_the_same_results(self, table, tmp_path):
+        calls = []
+        for _ in range(2):
+            hcdc.trust(objective(0.1, calls), full(), known=table, storage=tmp_path / "t.jsonl")
+        assert len(calls) == 1 + 16
+        with pytest.raises(InputError, match="the storage holds a search with known"):
+            hcdc.trust(objective(0.1), full(), storage=tmp_path / "t.jsonl")
+
+    def test_what_they_cost_is_trials_on_the_stand_in(self, table):
+        calls = []
+        assert trust_seconds(objective(0.1, calls), full(), "subset:0.1", 16, known=table) > 0
+        assert calls == [False]
+
+    def test_what_cannot_be_compared_is_refused(self, table, tmp_path):
+        few, part = tmp_path / "few.csv", tmp_path / "part.csv"
+        few.write_text("\n".join(table.read_text().splitlines()[:4]))
+        part.write_text("\n".join(["x,val", *(f"{k / 9},{k}" for k in range(9))]))
+        calls = []
+        run = objective(0.1, calls)
+        with pytest.raises(InputError, match=r"few.csv' has 3 results; at least 4 are needed"):
+            hcdc.trust(run, full(), known=few)
+        with pytest.raises(InputError, match="known results are those of full trainings; leave it out"):
+            hcdc.trust(run, full(), known=table, against="short:0.5")
+        with pytest.raises(InputError, match="k 9: give a number from 1 to 8 of the 9 probes"):
+            hcdc.trust(run, full(), known=part, k=9)
+        assert calls == []
+        with pytest.raises(InputError, match=r"does not say kind of \{'x': 0.\d+\}; the objective reads it"):
+            hcdc.trust(run, full(), known=part)
+        assert len(calls) == 2  # the first trial, and one whose ``kind`` is not known
+
+
+def test_known_full_results_of_a_copy_are_its_truth(tmp_path):
+    """Results of all candidates that may be drawn save every full training; others are refused at once."""
+    task = hcdc.TableTask(hcdc.data((X, X[:, 0] + 0.5 * X[:, 1])), "ridge")
+    recipe = {"steps": 2, "seeds": 1}
+    copy = hcdc.condense(
+        task, task.space(), "random", train_size=20, recipe=recipe, full_recipe=recipe, checkpoint=None
+    )
+    configs, _ = checked_judges(copy, task, 80, 0)
+    names, path = list(configs[0]), tmp_path / "all.csv"
+    lines = [",".join([*(repr(config[name]) for name in names), str(k)]) for k, config in enumerate(configs)]
+    path.write_text("\n".join([",".join([*names, "val"]), *lines]))
+    found = hcdc.trust(copy, truth=CsvTruth(path), cache=tmp_path / "cache")
+    assert found.probes == 16
+    assert not (tmp_path / "cache").exists()
+    with pytest.raises(InputError, match=r"all.csv' does not list configuration"):
+        hcdc.trust(copy, truth=CsvTruth(path), seed=1)
+    with pytest.raises(
+        InputError, match="known belongs to an objective; full results for a copy are its truth"
+    ):
+        hcdc.trust(copy, known=path)
+
+
+def test_k_is_a_share_or_a_number_of_the_probes():
+    found = hcdc.trust(objective(0.3), full(), k=4)
+    same = hcdc.trust(objective(0.3), full(), k=0.25)
+    assert same.to_json() == found.to_json()
+    assert (found.k, found.at_k.kept, found.at_k.of, found.at_k.recall.probes) == (0.25, 2, 8, 4)
+    assert 0 < found.at_k.recall.value < 1
+    printed = str(found)
+    assert "share of the truly best 25% that is kept" in printed
+    assert "expected loss if it keeps the best 2 of 8" in printed
+    assert "the same share among the best 50%" in printed
+    assert "expected loss among the best 50% if it keeps 1 of " in printed
+    assert hcdc.trust(objective(0.3), full()).k == 0.5
+
+
+def test_the_confirmation_keeps_the_same_share():
+    found = hcdc.trust(objective(0.01), full(), against="short:0.5", confirm=8, k=4)
+    assert found.confirmed.k == found.k == 0.25
+
+
+@pytest.mark.parametrize(
+    ("k", "told"),
+    [(0, "0"), (16, "16"), (1.5, "1.5"), (0.05, "0.05"), (-1, "-1"), (True, "True"), ("a", "'a'")],
+)
+def test_a_k_that_keeps_nothing_or_all_is_refused(k, told):
+    with pytest.raises(
+        InputError, match=f"k {told}: give a number from 1 to 15 of the 16 probes, or a share"
+    ):
+        hcdc.trust(objective(0.01), full(), k=k)
 
 
 @pytest.mark.parametrize("probes", ["a", 5.5, True])

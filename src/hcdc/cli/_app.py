@@ -28,6 +28,7 @@ NAMED = (
     "target '",
     "budget '",
     "probes ",
+    "k ",
     "confirm ",
     "against '",
     "group '",

@@ -9,6 +9,7 @@ from typer import Argument, Option
 
 # early releases of typer 0.12 do not accept ``int | None``
 MaybeInt = Optional[int]  # noqa: UP045
+MaybeFloat = Optional[float]  # noqa: UP045
 MaybePath = Optional[Path]  # noqa: UP045
 MaybePaths = Optional[list[Path]]  # noqa: UP045
 MaybeText = Optional[str]  # noqa: UP045
@@ -131,9 +132,10 @@ _CONFIRM = "How many of the probes to train in full too, if --against is a short
 Confirm = Annotated[int, Option(help=_CONFIRM)]
 _GROUP = "Also measure a combination of hyperparameters, e.g. step='log lr - log batch'. Repeatable."
 Groups = Annotated[MaybeTexts, Option("--group", metavar="NAME=SUM", help=_GROUP)]
-TrustProbes = Annotated[
-    int, Option("--probes", help="How many configurations to train as --against says, and compare.")
-]
+_TRUST_PROBES = "Trainings to compare with, in full or as --against says. Fewer than 16 never say 'trust'."
+_K = "What you would keep: a share such as 0.25, or a number of the probes. Default: half."
+K = Annotated[MaybeFloat, Option("--k", metavar="SHARE|NUMBER", help=_K)]
+TrustProbes = Annotated[int, Option("--probes", help=_TRUST_PROBES)]
 
 # --- evaluate, report, demo ---------------------------------------------------------------------------------
 

@@ -39,6 +39,8 @@ def trust(
     against: given.Against = "full",
     confirm: given.Confirm = 0,
     group: given.Groups = None,
+    k: given.K = None,
+    known: given.Known = None,
     truth: given.Truth = None,
     truth_dataset: given.TruthDataset = None,
     cache: given.Cache = None,
@@ -58,14 +60,14 @@ def trust(
     trust --objective train.py:objective --rung short:0.25
     """
     design: dict[str, Any] = {"probes": probes, "against": against, "confirm": confirm, "seed": seed}
-    groups = settings(group, "--group", GROUP)
+    asked: dict[str, Any] = {"groups": settings(group, "--group", GROUP), "k": k}
     if objective is not None:
         others = {"FILE": file, "--truth": truth, "--truth-dataset": truth_dataset, "--model": model}
         for flag, value in {**others, "--cache": cache}.items():
             if value is not None:
                 raise InputError(f"{flag} {value}: it does not go with --objective; leave it out")
         data = dataset, target, split_seed
-        _of_objective(objective, data, rung, design, groups, storage, yes, imports, json_file, quiet)
+        _of_objective(objective, data, rung, design, asked, known, storage, yes, imports, json_file, quiet)
         return
     if dataset is not None or target is not None:
         raise InputError("--dataset and --target go with --objective; a copy names its data itself")
@@ -77,12 +79,14 @@ def trust(
         raise InputError(f"--storage {storage}: it goes with --objective; a copy has --cache")
     if rung is not None:
         raise InputError(f"--rung {rung}: it goes with --objective; a copy is the stand-in itself")
+    if known is not None:
+        raise InputError(f"--known {known}: it goes with --objective; a copy has --truth")
     if file is None:
         raise InputError("Missing a condensed file, or --objective FILE.py:NAME")
     from hcdc.cli._choose import truth_table
-    from hcdc.condensers import full_trainings, space_words, training_seconds
+    from hcdc.condensers import space_words
     from hcdc.evaluation import reopen_task
-    from hcdc.search import trust_trainings
+    from hcdc.search import trust_cost
     from hcdc.spaces import from_spec
 
     result = json_file or file.with_name(f"{file.name.removesuffix('.hcdc')}.trust.json")
@@ -92,23 +96,21 @@ def trust(
     small = hcdc.CondensedDataset.load(file)
     table = truth_table(truth, truth_dataset, str(small.meta["data"].get("name")))
     task = reopen_task(small, None if model is None else load_attribute(model))
-    space, recipe = from_spec(small.meta["space"]), hcdc.Recipe.from_dict(small.meta["full_recipe"])
     told: list[tuple[str, object]] = [
         ("data", task.words()),
-        ("space", space_words(space)),
+        ("space", space_words(from_spec(small.meta["space"]))),
         ("device", device_name(device)),
     ]
     expected = 0.0
-    if table is None and not quiet:
-        one = training_seconds(task, space, recipe, device)
-        cost = full_trainings(trust_trainings(probes, against, confirm), one)
-        expected = cost.seconds or 0.0
-        told.append(("cost", cost.words))
+    if not quiet:
+        cost = trust_cost(small, task, probes, against, confirm, table, device)
+        expected = cost.known_seconds
+        told.append(("cost", cost.words()))
     say(told, quiet)
     ask_first(expected, yes, quiet)
     with show_progress(quiet) as progress:
         found = hcdc.trust(
-            dataclasses.replace(small, task=task), **design, groups=groups, truth=table, device=device,
+            dataclasses.replace(small, task=task), **design, **asked, truth=table, device=device,
             cache=cache, progress=progress,
         )  # fmt: skip
     say(trust_lines(found), quiet)
@@ -121,7 +123,8 @@ def _of_objective(
     data: tuple[str | None, str | None, int],
     rung: str | None,
     design: dict[str, Any],
-    groups: dict[str, Any],
+    asked: dict[str, Any],
+    known: Path | None,
     storage: str | None,
     yes: bool,
     imports: Sequence[str] | None,
@@ -136,20 +139,21 @@ def _of_objective(
     check_writable("--json", result)
     place = storage_file(storage)
     check_inputs(
-        [("--storage", place), ("--json", result)], dataset=data[0], rungs=rung, objective=objective,
-        imports=imports,
+        [("--storage", place), ("--json", result)], ("--known", known), dataset=data[0], rungs=rung,
+        objective=objective, imports=imports,
     )  # fmt: skip
     function, full = loaded_objective(objective, *data)
     told: list[tuple[str, object]] = [("objective", objective), ("data", repr(full)), ("stand-in", rung)]
     expected = 0.0
     if not yes and not quiet:
-        expected = trust_seconds(function, full, rung, **design)
-        told.append(("cost", f"about {duration(expected)}, by a few timed trials"))
+        expected = trust_seconds(function, full, rung, **design, known=known)
+        trials = "a few timed trials" if known is None else "a timed trial; no full training"
+        told.append(("cost", f"about {duration(expected)}, by {trials}"))
     say([*told, ("finished trials", kept_in(place))], quiet)
     ask_first(expected, yes, quiet)
     with own_sentence(if_interrupted(place)), show_progress(quiet) as progress:
         found = hcdc.trust(
-            function, full, rung=rung, **design, groups=groups, storage=place, progress=progress
+            function, full, rung=rung, **design, **asked, known=known, storage=place, progress=progress
         )
     say(trust_lines(found), quiet)
     write_json(result, found.to_json())

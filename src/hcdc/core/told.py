@@ -12,7 +12,7 @@ from hcdc.core.progress import duration
 if TYPE_CHECKING:
     from hcdc.core.found import Found, RungReport
     from hcdc.core.planned import SearchPlan
-    from hcdc.core.trusted import Trust
+    from hcdc.core.trusted import Estimate, Trust
 
 Lines = list[tuple[str, str]]
 FEW = 0.05
@@ -228,17 +228,30 @@ def trust_lines(trust: Trust) -> Lines:
     lines = [("verdict", f"{trust.verdict}: {trust.why}")]
     if trust.confirmed is not None:
         lines.append(("in full", f"{trust.confirmed.verdict}: {trust.confirmed.why}"))
-    for label, some in (
-        (f"agreement among the best {trust.keep:.0%}", trust.survivors),
-        (f"share of the truly best {trust.keep:.0%} that survives", trust.recall),
-        (f"expected loss if it picks the best of {trust.of} candidates", trust.regret),
-    ):
-        if some.value is not None:
-            low, high = some.interval
-            between = "" if low is None else f" ({low:.2g} to {high:.2g})"
-            lines.append((label, f"{some.value:.2g}{between}"))
+    lines += [(label, estimate_text(some)) for label, some in _figures(trust) if some.value is not None]
     for d in trust.dimensions:
         low, high = d.interval
         tau = "undefined" if d.tau is None else f"{d.tau:.2f} ({low:.2f} to {high:.2f})"
         lines.append((f"dimension {d.name}", f"{d.verdict}: agreement {tau}, importance {d.importance:.2f}"))
     return lines
+
+
+def _figures(trust: Trust) -> list[tuple[str, Estimate]]:
+    """What is measured of a stand-in beside its rank correlation."""
+    among, cut, again = f"among the best {trust.keep:.0%}", trust.at_k, trust.survivors_at_k
+    found = [
+        (f"agreement {among}", trust.survivors),
+        (f"share of the truly best {trust.k:.0%} that is kept", cut.recall),
+        (f"the same share {among}", again.recall),
+        (f"expected loss if it picks the best of {trust.of} candidates", trust.regret),
+    ]
+    if cut.kept > 1:
+        found.append((f"expected loss if it keeps the best {cut.kept} of {cut.of}", cut.regret))
+    return [*found, (f"expected loss {among} if it keeps {again.kept} of {again.of}", again.regret)]
+
+
+def estimate_text(some: Estimate) -> str:
+    """An estimate with its interval."""
+    low, high = some.interval
+    between = "" if low is None else f" ({low:.2g} to {high:.2g})"
+    return "-" if some.value is None else f"{some.value:.2g}{between}"

@@ -34,6 +34,28 @@ class Estimate:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cut:
+    """What is kept, and what is lost, if only the best share k by the stand-in goes on.
+
+    Attributes:
+        recall: Share of the truly best k that is kept: recall@k.
+        regret: Truth lost, on average, between the best of ``of`` random candidates and the best of the
+            ``kept`` that the stand-in prefers: regret@k.
+        kept, of: How many of how many; the share k, rounded down.
+    """
+
+    recall: Estimate = field(default_factory=Estimate)
+    regret: Estimate = field(default_factory=Estimate)
+    kept: int = 0
+    of: int = 0
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Read what `Trust.to_json` wrote."""
+        return cls(**_estimates(_known(cls, document), "recall", "regret"))
+
+
+@dataclass(frozen=True, kw_only=True)
 class DimensionTrust:
     """One hyperparameter, or a declared group of them.
 
@@ -62,12 +84,16 @@ class Trust:
         against: What stands for the truth: the full training, or the next rung of a search.
         probes, candidates: How many candidates have both scores, and how many have the stand-in's.
         uniform: Whether the probes were drawn uniformly; else each stands for the candidates nearest to it.
+            Known results stand for configurations like them.
         level: Level of all intervals.
         survivors: Rank correlation among the ``keep`` best by the stand-in.
         keep: The share of candidates that survive.
         recall: Share of the ``keep`` truly best candidates that survive.
         regret: Truth lost, on average, if the stand-in picks one of ``of`` random candidates.
         of: Size of these groups.
+        k: The share of candidates that ``at_k`` and ``survivors_at_k`` keep.
+        at_k: Recall and regret among all candidates.
+        survivors_at_k: The same among the survivors.
         dimensions: Agreement per dimension and group.
         confirmed: The same against full trainings, from a few of the probes, where another rung stands for
             the truth.
@@ -87,6 +113,9 @@ class Trust:
     recall: Estimate = field(default_factory=Estimate)
     regret: Estimate = field(default_factory=Estimate)
     of: int = 0
+    k: float = 0.5
+    at_k: Cut = field(default_factory=Cut)
+    survivors_at_k: Cut = field(default_factory=Cut)
     dimensions: Sequence[DimensionTrust] = ()
     confirmed: Trust | None = None
 
@@ -105,10 +134,10 @@ class Trust:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote; unknown keys are ignored."""
-        given = _known(cls, document)
-        for name in ("survivors", "recall", "regret"):
+        given = _estimates(_known(cls, document), "survivors", "recall", "regret")
+        for name in ("at_k", "survivors_at_k"):
             if name in given:
-                given[name] = Estimate(**_known(Estimate, given[name]))
+                given[name] = Cut.from_json(given[name])
         given["dimensions"] = [
             DimensionTrust(**_known(DimensionTrust, d)) for d in document.get("dimensions", [])
         ]
@@ -120,3 +149,9 @@ class Trust:
 def _known(kind: type, document: Mapping[str, Any]) -> dict[str, Any]:
     names = {f.name for f in dataclasses.fields(kind)}
     return {key: value for key, value in document.items() if key in names}
+
+
+def _estimates(given: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Arguments with those of these names, where they are given, read as estimates."""
+    read = {name: Estimate(**_known(Estimate, given[name])) for name in names if name in given}
+    return {**given, **read}

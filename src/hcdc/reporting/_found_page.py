@@ -11,6 +11,7 @@ from hcdc.core.found import Found
 from hcdc.core.told import found_lines
 from hcdc.reporting._found import RUNG_HEADINGS, TWO_COLUMNS, chain, rung_cells, where_seconds_went
 from hcdc.reporting._found_copies import copy_figures, found_copies
+from hcdc.reporting._found_cuts import cut_table
 from hcdc.reporting._found_dimensions import dimension_tables
 from hcdc.reporting._found_figures import found_figures
 from hcdc.reporting._page import figure_html, html_page, write_page
@@ -48,6 +49,7 @@ def write_search_report(
         _ladder(found),
         *(f"<p>{_sentence(text)}</p>" for text in (chain(found), where_seconds_went(found)) if text),
         *(figure_html(*drawn) for drawn in found_figures(found)),
+        *(["<h2>What a cut keeps</h2>", cuts] if (cuts := cut_table(found)) else []),
         *_dimensions(found),
         *_copies(found, folder),
         "<h2>Trained again</h2>" if found.finalists else "",

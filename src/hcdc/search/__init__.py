@@ -34,7 +34,7 @@ from hcdc.search._settings import LadderSettings
 from hcdc.search._store import LineStore, Store, file_name, open_store
 from hcdc.search._task_problem import TaskProblem
 from hcdc.search._trial import Trial, TrialPruned
-from hcdc.search._trust import USUAL_RUNG, trust, trust_seconds, trust_trainings
+from hcdc.search._trust import USUAL_RUNG, trust, trust_cost, trust_seconds
 
 __all__ = [
     "USUAL_BUDGET",
@@ -82,8 +82,8 @@ __all__ = [
     "to_dimension",
     "to_optuna",
     "trust",
+    "trust_cost",
     "trust_seconds",
-    "trust_trainings",
 ]
 
 

@@ -1,6 +1,6 @@
 """How far the ranking of a stand-in can be believed, from few candidates with both scores."""
 
-from hcdc.core.trusted import DimensionTrust, Estimate, Trust
+from hcdc.core.trusted import Cut, DimensionTrust, Estimate, Trust
 from hcdc.evaluation.trust._agreement import FEWEST, LEVEL, agreement, judge
 from hcdc.evaluation.trust._dimensions import columns, dimension_agreement
 from hcdc.evaluation.trust._intervals import RankEstimate, nearest_weights, rank_estimate
@@ -8,6 +8,7 @@ from hcdc.evaluation.trust._intervals import RankEstimate, nearest_weights, rank
 __all__ = [
     "FEWEST",
     "LEVEL",
+    "Cut",
     "DimensionTrust",
     "Estimate",
     "RankEstimate",

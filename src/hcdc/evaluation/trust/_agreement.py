@@ -10,7 +10,7 @@ from scipy import stats
 
 from hcdc.core.errors import InputError
 from hcdc.core.seeds import numpy_stream
-from hcdc.core.trusted import Estimate, Trust
+from hcdc.core.trusted import Cut, Estimate, Trust
 from hcdc.evaluation.trust._intervals import (
     Array,
     RankEstimate,
@@ -38,6 +38,7 @@ def agreement(
     uniform: bool = True,
     finite: bool = False,
     keep: float = 0.5,
+    k: float | None = None,
     level: float = 0.9,
     seed: int = 0,
 ) -> Trust:
@@ -51,10 +52,12 @@ def agreement(
             candidate then counts for those nearest to it in the ranking.
         finite: Whether there are no candidates besides these N.
         keep: Share of candidates that survive a cut by the stand-in.
+        k: Share that recall@k and regret@k keep, of all candidates and of the survivors; ``keep`` by default.
         level: Level of the intervals.
         seed: Draws the groups behind the regret.
     """
-    x, index, y = _checked(stand_in, audited, truth, keep)
+    k = keep if k is None else k
+    x, index, y = _checked(stand_in, audited, truth, keep=keep, k=k)
     total = len(x) if finite else math.inf
     places = (stats.rankdata(x) - 0.5) / len(x)
     positions = None if uniform else places[index]
@@ -63,8 +66,8 @@ def agreement(
     good = np.flatnonzero(places[index] > 1 - keep)
     inner = None if positions is None else (positions[good] - (1 - keep)) / keep
     among = rank_estimate(x[index][good], y[good], positions=inner, candidates=total * keep)
-    weights = np.ones(len(index)) / max(len(index), 1) if positions is None else nearest_weights(positions)
-    loss, of = _regret(x[index], y, weights, level, seed)
+    weights = _weights(positions, len(index))
+    loss, _, of = _regret(x[index], y, weights, 0.0, level, seed)
     return Trust(
         spearman=_defined(whole.rho),
         interval=whole.interval(level),
@@ -79,6 +82,9 @@ def agreement(
         recall=_recall(positions, x[index], y, weights, keep, level),
         regret=loss,
         of=of,
+        k=k,
+        at_k=_cut(positions, x[index], y, k, level, seed),
+        survivors_at_k=_cut(inner, x[index][good], y[good], k, level, seed),
     )
 
 
@@ -93,16 +99,18 @@ def judge(estimate: RankEstimate, probes: int) -> tuple[str, str]:
     low, high = estimate.interval(0.9)
     surely = estimate.surely(0.95)
     told = f"from {probes} probes the rank correlation is {estimate.rho:.2f} ({low:.2f} to {high:.2f})"
+    sure = f"at least {surely:.2f} with 97.5 % confidence"
+    few = "" if probes >= FEWEST else f"; {probes} probes are too few to say trust: {FEWEST} are needed"
     if math.isnan(estimate.rho):
         return "unknown", f"{probes} probes with equal or too few scores have no rank correlation"
-    if surely >= LEVEL and probes >= FEWEST:
-        return "trust", f"{told}, at least {surely:.2f} with 97.5 % confidence"
+    if surely >= LEVEL and not few:
+        return "trust", f"{told}, {sure}"
     if high < USELESS:
         return "no", f"{told}, below {USELESS:g}"
     if low > 0:
-        few = f"surely {LEVEL:g} or more, but fewer than {FEWEST} probes are not trusted"
-        return "keep open", f"{told}: {few if surely >= LEVEL else f'above 0, but perhaps below {LEVEL:g}'}"
-    return "unknown", f"{told}, which may be chance"
+        why = sure if surely >= LEVEL else f"above 0, but perhaps below {LEVEL:g}"
+        return "keep open", f"{told}, {why}{few}"
+    return "unknown", f"{told}, which may be chance{few}"
 
 
 def _defined(value: float) -> float | None:
@@ -110,7 +118,7 @@ def _defined(value: float) -> float | None:
 
 
 def _checked(
-    stand_in: ArrayLike, audited: ArrayLike, truth: ArrayLike, keep: float
+    stand_in: ArrayLike, audited: ArrayLike, truth: ArrayLike, **shares: float
 ) -> tuple[Array, NDArray[np.int64], Array]:
     x, y = np.asarray(stand_in, np.float64), np.asarray(truth, np.float64)
     index = np.asarray(audited, np.int64)
@@ -120,9 +128,22 @@ def _checked(
         raise InputError(f"audited: index {index.max()} is not among the {len(x)} candidates")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise InputError("scores must be finite; leave out failed candidates or give them the worst score")
-    if not 0 < keep < 1:
-        raise InputError(f"keep {keep:g}: the share of survivors must lie between 0 and 1")
+    for name, share in shares.items():
+        if not 0 < share < 1:
+            raise InputError(f"{name} {share:g}: the share of candidates must lie between 0 and 1")
     return x, index, y
+
+
+def _weights(positions: Array | None, count: int) -> Array:
+    """The share of the candidates that each probe stands for."""
+    return np.ones(count) / max(count, 1) if positions is None or not count else nearest_weights(positions)
+
+
+def _cut(positions: Array | None, x: Array, y: Array, k: float, level: float, seed: int) -> Cut:
+    """Recall and regret if the best share ``k`` by the stand-in is kept."""
+    weights = _weights(positions, len(x))
+    regret, kept, of = _regret(x, y, weights, k, level, seed)
+    return Cut(recall=_recall(positions, x, y, weights, k, level), regret=regret, kept=kept, of=of)
 
 
 def _recall(
@@ -138,21 +159,26 @@ def _recall(
     return Estimate(value=share, interval=share_interval(share * count, count, level), probes=int(best.sum()))
 
 
-def _regret(x: Array, y: Array, weights: Array, level: float, seed: int) -> tuple[Estimate, int]:
-    """Mean truth lost if the stand-in picks one of ``of`` random candidates: a U-statistic.
+def _regret(
+    x: Array, y: Array, weights: Array, k: float, level: float, seed: int
+) -> tuple[Estimate, int, int]:
+    """Mean truth lost if the stand-in keeps a share ``k`` of ``of`` random candidates: a U-statistic.
 
-    The interval is the jackknife's on a logarithmic scale, where both the mean and its error count one n-th
-    of the truth's standard deviation more: few probes may show no loss at all by luck.
+    Also how many are kept, and of how many: the share is rounded down, to one at least. The interval is the
+    jackknife's on a logarithmic scale, where both the mean and its error count one n-th of the truth's
+    standard deviation more: few probes may show no loss at all by luck.
     """
     n = len(x)
     of = min(8, n // 2)
+    kept = max(1, int(k * of + 1e-9))
     if of < 2:
-        return Estimate(), of
+        return Estimate(), kept, of
     rng = numpy_stream(seed, "trust", "groups")
     keys = np.log(rng.random((GROUPS, n))) / weights  # a draw without replacement, by weight
     groups = np.argpartition(-keys, of - 1, axis=1)[:, :of]
     inside = y[groups]
-    lost = inside.max(1) - inside[np.arange(GROUPS), x[groups].argmax(1)]
+    preferred = np.argsort(-x[groups], axis=1, kind="stable")[:, :kept]
+    lost = inside.max(1) - np.take_along_axis(inside, preferred, 1).max(1)
     mean = float(lost.mean())
     member = np.zeros((GROUPS, n), bool)
     np.put_along_axis(member, groups, True, 1)
@@ -162,4 +188,4 @@ def _regret(x: Array, y: Array, weights: Array, level: float, seed: int) -> tupl
     error = math.hypot(error, spread) / max(mean + spread, 1e-12)
     factor = math.exp(float(stats.t.ppf(0.5 + level / 2, n - 1)) * error)
     low, high = max(0.0, (mean + spread) / factor - spread), (mean + spread) * factor - spread
-    return Estimate(value=mean, interval=(low, min(high, float(np.ptp(y)))), probes=n), of
+    return Estimate(value=mean, interval=(low, min(high, float(np.ptp(y)))), probes=n), kept, of
