@@ -10,7 +10,7 @@ import pytest
 from tests.search.problems import Square
 
 from hcdc.search import Ladder
-from hcdc.search._ladder import FIRST
+from hcdc.search._pilot import FIRST, pilot
 from hcdc.search._prices import Prices
 
 DEAR = 12
@@ -137,7 +137,7 @@ def piloted(budget):
     """A ladder after its first, uniform sample."""
     ladder = Ladder(DearFirst(), budget)
     ladder.board.add(ladder.problem.candidates())
-    ladder._pilot()
+    pilot(ladder)
     return ladder
 
 

@@ -7,6 +7,7 @@ from tests.search.problems import Three
 
 from hcdc.core.progress import Progress
 from hcdc.search import Ladder, LadderSettings
+from hcdc.search._pilot import thin
 
 QUICK = LadderSettings(waves=4, pool=120, draws=24)
 
@@ -39,5 +40,5 @@ def test_a_rung_whose_price_is_only_guessed_is_expected_to_be_too_expensive():
     assert ladder.board.outcomes["short"]
     ladder.dropped.clear()
     ladder.budget = 300.0
-    ladder._thin()
+    thin(ladder)
     assert ladder.dropped["short"] == "too expensive for this budget"

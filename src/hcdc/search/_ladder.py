@@ -23,8 +23,9 @@ from hcdc.search._free import score_free
 from hcdc.search._hurry import hurry, trainings_are_quick
 from hcdc.search._intervals import slope_is_positive
 from hcdc.search._overhead import Overhead
+from hcdc.search._pilot import pilot, thin
 from hcdc.search._prices import Prices
-from hcdc.search._problem import STEEP, Outcome, Problem, Rung
+from hcdc.search._problem import Outcome, Problem, Rung
 from hcdc.search._sampler import Sampler
 from hcdc.search._settings import LadderSettings
 from hcdc.search._size import hoped
@@ -45,20 +46,11 @@ EARLY, LATE = 1.5, 0.5
 """In a wave, stand-ins get this many times their even part of the plan, full trainings the second."""
 QUICK = 0.05
 """The model is fitted before each batch of full trainings if that takes at most this share of one."""
-FIRST, STARTING = 4, 0.1
-"""Candidates on the cheapest rung before any rung is found too dear, unless they take this share of the
-budget."""
 PAUSE, MOMENT = 32, 0.002
 """Overhead is counted after this many batches at the latest. Quick trainings of this share of the budget are
 planned together."""
 TRIFLE = 0.01
 """A last training that takes at most this share of the budget is always made."""
-AUDITING, FEWEST_AUDITS = 0.12, 8
-"""At most this share of the budget is for audits in full; a rung between is too dear if it would not pay for
-this many of its candidates."""
-CERTAIN = 0.06
-"""With this share of the budget, audits in full may be as many as on other rungs: enough to trust the last
-stand-in."""
 MOST, DEAR = 0.2, 2.0
 """Largest share of the budget for one full training while cheaper ones can be had; one that takes at most
 ``DEAR`` times the mean is never too dear, as good candidates often cost more."""
@@ -246,7 +238,7 @@ class Ladder:
         if self.known:
             self.curve.append((self.seconds, max(outcome.score for outcome in self.known)))
         score_free(self)
-        self._pilot()
+        pilot(self)
         if trainings_are_quick(self):
             hurry(self)
         else:
@@ -287,57 +279,6 @@ class Ladder:
                 return [int(i) for i in seen[np.argsort(-scores[seen], kind="stable")][:count]]
         return []
 
-    def _pilot(self) -> None:
-        """Score a uniform sample on every rung: the audit samples, and the first data of the model."""
-        rng = self.decide()
-        if self.problem.candidates() is None:
-            self.board.add(self.problem.propose(self.settings.pool, rng))
-        order = [int(i) for i in rng.permutation(len(self.board.configs))]
-        known = [i for i in order if i in self.board.outcomes[self.full.name]]
-        sample = [i for i in order if i not in self.board.outcomes[self.full.name]][: self.settings.audits]
-        for number in (0, 1):
-            self.evaluate(self.paid[0], sample[number : number + 1])
-        self._drop_steep()
-        if self.paid[0] in self.kept[:-1]:
-            for number in range(2, FIRST):
-                if self.spent[self.paid[0].name] < STARTING * self.budget:
-                    self.evaluate(self.paid[0], sample[number : number + 1])
-        self.sample = sample
-        self._thin()
-        for below, rung in zip([None, *self.kept], self.kept):
-            sample = sample[: self._audit_size(rung)]
-            if rung is self.full and below is not None:  # one of them may take half of the budget
-                sample = self.prices.first_within(rung, sample, AUDITING * self.budget)
-            if below is not None:
-                place = self.paid.index(rung) - 1
-                self.audits[self.paid[place].name] = self.store.note(f"audit {below.name}", sample)
-            self.evaluate(rung, [i for i in sample if i not in self.board.outcomes[rung.name]])
-        for rung in self.kept[:-1]:  # on cheaper rungs, what is known in full teaches the model
-            self.evaluate(rung, known[: self._audit_size(rung)])
-
-    def _drop_steep(self) -> None:
-        """Drop the lowest rungs that save too little."""
-        while len(self.kept) > 1 and (share := self.prices.share(self.kept[0])) > STEEP:
-            self.dropped[self.kept[0].name] = f"saves too little: costs {share:.0%} of a full training"
-
-    def _thin(self) -> None:
-        """Drop rungs that save too little, and rungs between that are too dear to be audited."""
-        self._drop_steep()
-        for rung in self.kept[1:-1]:
-            if FEWEST_AUDITS * self.prices.of(rung) > AUDITING * self.budget:
-                seems = "" if self.prices.measured(rung) else "expected to be "
-                self.dropped[rung.name] = f"{seems}too expensive for this budget"
-
-    def _audit_size(self, rung: Rung) -> int:
-        """Size of the uniform sample on a rung: as many as a small part of the budget pays for."""
-        price, most = self.prices.of(rung), self.settings.audits
-        if rung is not self.full:
-            return max(2, min(most, int(0.05 * self.budget / price)))
-        affordable = max(0, int((self.end(0) - self.seconds) / price))
-        least = 0 if len(self.kept) > 1 else 2  # full trainings alone: the model needs a start
-        usual = max(self.settings.full_audits, min(most, int(CERTAIN * self.budget / price)))
-        return min(max(least, min(usual, int(AUDITING * self.budget / price))), affordable)
-
     def audited(self, rung: Rung) -> tuple[str, list[int]]:
         """The next rung in use, and the audit sample that was scored on it: a part of the rung's own."""
         place = next(k for k, r in enumerate(self.paid) if k > self.paid.index(rung) and r in self.kept)
@@ -371,7 +312,7 @@ class Ladder:
         """Plan with the budget that is left and carry out one part of it; False if nothing more fits."""
         if not started(self):
             return False
-        self._thin()
+        thin(self)
         self.renew_pool(rng := self.decide())
         left = self.budget - self.seconds - self.reserve()
         prices = {rung.name: self.prices.of(rung) for rung in self.kept}

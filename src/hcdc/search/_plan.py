@@ -22,7 +22,7 @@ from hcdc.search._allocation import allocate
 from hcdc.search._deciding import decision_seconds
 from hcdc.search._executor import Objective
 from hcdc.search._free import MOST as MOST_FREE
-from hcdc.search._ladder import AUDITING, FEWEST_AUDITS
+from hcdc.search._pilot import AUDITING, FEWEST_AUDITS
 from hcdc.search._prepare import parse_budget, prepare
 from hcdc.search._problem import STEEP, Array
 from hcdc.search._regression import PRIOR_SLOPE
