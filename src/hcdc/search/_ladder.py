@@ -328,6 +328,8 @@ class Ladder:
     def _audit_size(self, rung: Rung) -> int:
         """Size of the uniform sample on a rung: as many as a small part of the budget pays for."""
         price, most = self.prices.of(rung), self.settings.audits
+        if math.isnan(price):  # not one candidate fitted
+            return 0
         if rung is not self.full:
             return max(2, min(most, int(0.05 * self.budget / price)))
         affordable = max(0, int((self.end(0) - self.seconds) / price))
