@@ -10,6 +10,7 @@ from scipy import stats
 
 from hcdc.core.errors import InputError
 from hcdc.core.seeds import numpy_stream
+from hcdc.core.told import counted
 from hcdc.core.trusted import Estimate, Trust
 from hcdc.evaluation.trust._intervals import (
     Array,
@@ -94,7 +95,7 @@ def judge(estimate: RankEstimate, probes: int) -> tuple[str, str]:
     surely = estimate.surely(0.95)
     told = f"from {probes} probes the rank correlation is {estimate.rho:.2f} ({low:.2f} to {high:.2f})"
     if math.isnan(estimate.rho):
-        return "unknown", f"{probes} probes with equal or too few scores have no rank correlation"
+        return "unknown", f"{counted(probes, 'probe')} with equal or too few scores have no rank correlation"
     if surely >= LEVEL and probes >= FEWEST:
         return "trust", f"{told}, at least {surely:.2f} with 97.5 % confidence"
     if high < USELESS:
