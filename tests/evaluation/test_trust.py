@@ -244,6 +244,13 @@ class TestDimensions:
         )
         assert all(p.verdict != "choose here" for p in parts if p.name in ("batch", "step"))
 
+    @pytest.mark.parametrize("equal", ["copy", "truth"])
+    def test_equal_scores_show_no_disagreement(self, equal):
+        a, index = np.linspace(-1, 1, 80), np.arange(80)
+        scores = {"copy": a, "truth": a, equal: np.zeros(80)}
+        (part,) = dimension_agreement({"a": a}, scores["copy"], index, scores["truth"])
+        assert (part.verdict, part.tau, part.interval) == ("unknown", 0.0, (-1.0, 1.0))
+
     def test_few_audits_of_noise_choose_nothing(self):
         rng = np.random.default_rng(3)
         described = dict(zip("abcd", rng.uniform(-1, 1, (4, 300))))
