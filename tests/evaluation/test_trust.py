@@ -197,6 +197,10 @@ class TestAgreement:
         assert isinstance(again.recall, Estimate)
 
 
+def test_one_probe_has_no_plural():
+    assert judge(rank_estimate([1.0], [1.0]), 1)[1].startswith("1 probe with equal or too few scores")
+
+
 class TestDimensions:
     """An additive model: dimension a acts alike on both, b flips its sign, c acts on the truth alone."""
 
