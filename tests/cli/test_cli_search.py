@@ -92,6 +92,19 @@ def test_an_objective_brings_its_data(place, capsys):
     assert "do not search with a ladder here: full trainings are so cheap" in out
 
 
+@pytest.mark.parametrize("command", ["search", "plan"])
+def test_json_on_stdout_is_all_that_is_there(place, capsys, command):
+    prints = OBJECTIVE.replace("    return trial", '    print("training")\n    return trial')
+    (place / f"{command}_prints.py").write_text(f"print('loading')\n{prints}")
+    mine = ("--objective", f"{command}_prints.py:objective")
+    code, out, err = hcdc_run(capsys, command, *mine, "--budget", "1s", "--json", "-")
+    assert code == 0, err
+    assert json.loads(out)["rungs"]
+    assert "loading" in err
+    assert "training" in err
+    assert "hcdc report FILE --out" in err or command == "plan"
+
+
 def test_an_objective_takes_a_data_set_by_name(place, capsys):
     (place / "without_data.py").write_text(OBJECTIVE.replace("def data(", "def other("))
     mine = ("--objective", "without_data.py:objective")

@@ -10,6 +10,7 @@ from hcdc import FullData, InputError
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 3)).astype(np.float32)
 Y = np.repeat([0, 1, 2], [90, 20, 10])
+MIXED = np.array([None, "a", "b"], object)[Y]
 
 
 class Unlabelled(Dataset):
@@ -146,6 +147,7 @@ def test_fingerprints_tell_content_apart():
         (lambda: FullData((X, Y), (X, Y), num_classes=2), "num_classes 2: the labels name 3 classes"),
         (lambda: FullData((X, Y), (X, Y), metric="f1"), "metric 'f1': pass a function"),
         (lambda: FullData((X, Y), (X[:0], Y[:0])), "val is empty"),
+        (lambda: FullData((X, MIXED), (X, MIXED)), "labels are of different kinds: NoneType, str"),
         (lambda: FullData((X, Y), (X, Y)).subset(1.5), "subset 1.5: give a fraction"),
         (lambda: FullData(frame(), frame()), "target is missing"),
         (lambda: FullData(frame(), frame(), target="late?"), "'late\\?' is not a column"),
@@ -160,3 +162,39 @@ def test_refusals_are_sentences(make, text):
 def test_a_number_of_classes_is_whole(count):
     with pytest.raises(InputError, match=r"num_classes .*: give a whole number, 1 or more"):
         FullData((np.eye(2), np.arange(2)), (np.eye(2), np.arange(2)), num_classes=count)
+
+
+def test_labels_in_a_column_are_labels():
+    flat, column = FullData((X, Y), (X, Y)), FullData((X, Y[:, None]), (X, Y[:, None]))
+    assert column.classes.tolist() == flat.classes.tolist()
+    guesses = np.roll(Y, 1)
+    assert column.trial(0).score(values=guesses) == flat.trial(0).score(values=guesses)
+    assert next(iter(column.trial(0).loader("val", 8)))[1].tolist() == Y[:8].tolist()
+    assert len(column.subset(0.1)[1]) == len(flat.subset(0.1)[1])
+
+
+def test_several_labels_per_example_need_a_metric():
+    several = np.eye(3, dtype=int)[Y]
+    full = FullData((X, several), (X, several))
+    assert full.num_classes is None
+    assert full.subset(0.1)[1].shape == (12, 3)
+    with pytest.raises(InputError, match=r"labels of shape \(120, 3\) are several per example"):
+        full.trial(0).score(several)
+    own = FullData((X, several), (X, several), metric=lambda y, outputs: float((y == outputs).mean()))
+    assert own.trial(0).score(several) == 1.0
+
+
+def test_a_sparse_matrix_in_coordinates_has_subsets():
+    sparse = pytest.importorskip("scipy.sparse")
+    full = FullData((sparse.coo_matrix(X), Y), (sparse.coo_matrix(X), Y))
+    part = full.subset(0.1, 0)[0]
+    assert part.format == "coo"
+    assert np.array_equal(part.toarray(), X[full.subset_index(0.1, 0)])
+
+
+def test_whole_labels_in_floating_point_are_doubted():
+    labels = Y.astype(np.float32)
+    assert "minus the RMSE; if they are classes" in FullData((X, labels), (X, labels)).doubt
+    assert not FullData((X, labels), (X, labels), num_classes=3).doubt
+    assert not FullData((X, X[:, 0]), (X, X[:, 0])).doubt
+    assert not FullData((X, Y), (X, Y)).doubt

@@ -341,3 +341,16 @@ def test_a_metric_without_weights_is_enough():
         TrialData(full.parts, **weighted)
     weighted["metric"] = lambda y, outputs, sample_weight=None: float(sample_weight.sum())
     assert TrialData(full.parts, **weighted).score(np.ones(8)) == 8
+
+
+def test_one_column_of_probabilities_or_labels_is_no_logit():
+    data, chances = full().trial(0), 1 / (1 + np.exp(-LOGITS[:, 1]))
+    with pytest.raises(InputError, match="does not look like logits; pass probabilities=True"):
+        data.score(chances)
+    assert data.score((LOGITS[:, 1] > 0).astype(int)) == data.score(LOGITS)  # labels 0 and 1 do as logits
+    later = FullData((X, Y + 1), (X, Y + 1)).trial(0)
+    with pytest.raises(InputError, match="or values=True for predicted labels"):
+        later.score(Y + 1)
+    named = FullData((X, np.array(["a", "b"])[Y]), (X, np.array(["a", "b"])[Y])).trial(0)
+    with pytest.raises(InputError, match="got texts as outputs; pass values=True"):
+        named.score(np.array(["a", "b"])[Y])

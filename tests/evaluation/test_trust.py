@@ -274,6 +274,10 @@ class TestAgreement:
         assert Trust.from_json(older).at_k.recall.value is None
 
 
+def test_one_probe_has_no_plural():
+    assert judge(rank_estimate([1.0], [1.0]), 1)[1].startswith("1 probe with equal or too few scores")
+
+
 class TestDimensions:
     """An additive model: dimension a acts alike on both, b flips its sign, c acts on the truth alone."""
 
@@ -320,6 +324,13 @@ class TestDimensions:
             {"lr": lr, "batch": batch}, copy, index, truth[index], groups={"step": lr - batch}
         )
         assert all(p.verdict != "choose here" for p in parts if p.name in ("batch", "step"))
+
+    @pytest.mark.parametrize("equal", ["copy", "truth"])
+    def test_equal_scores_show_no_disagreement(self, equal):
+        a, index = np.linspace(-1, 1, 80), np.arange(80)
+        scores = {"copy": a, "truth": a, equal: np.zeros(80)}
+        (part,) = dimension_agreement({"a": a}, scores["copy"], index, scores["truth"])
+        assert (part.verdict, part.tau, part.interval) == ("unknown", 0.0, (-1.0, 1.0))
 
     def test_few_audits_of_noise_choose_nothing(self):
         rng = np.random.default_rng(3)

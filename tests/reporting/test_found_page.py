@@ -76,6 +76,14 @@ def test_the_first_box_says_what_to_use_how_sure_and_what_it_cost():
     ]
 
 
+def test_what_the_verdict_says_is_no_warning_too():
+    same = dataclasses.replace(FOUND, finalists=[{"config": CONFIG, "scores": [0.7162] * 3}])
+    assert same.flattered
+    twice = dataclasses.replace(same, warnings=["something to know", same.flattered])
+    assert [text for label, text in found_lines(twice) if label == "warning"][:1] == ["something to know"]
+    assert str(twice).count(same.flattered) == 1
+
+
 def test_a_verdict_names_what_is_missing():
     assert lines(score=None)["verdict"].startswith("do not rely on it yet")
     assert lines(best=None)["verdict"] == "do not use it"
@@ -138,9 +146,12 @@ def test_pruned_candidates_are_shown_apart():
 def test_a_copy_alone_has_neither_score_nor_saving():
     told = lines(score=None, interval=(None, None), full_trainings=0, rungs=FOUND.rungs[:1])
     assert told["score"] == "none: no fresh full training was made"
-    assert told["cost"] == "1,789 s for 812 candidates on the copy"
+    cost = "1,789 s for 812 candidates on the copy"
+    assert told["cost"] == f"{cost}, 1,569 s of it starting and deciding"
+    copy = dataclasses.replace(FOUND.rungs[0], seconds=1789.0)
+    assert lines(score=None, full_trainings=0, rungs=[copy])["cost"] == cost
     few = lines(score=None, full_trainings=0, rungs=FOUND.rungs[1:])
-    assert few["cost"] == "1,789 s for 120 candidates on 'short:0.1'"
+    assert few["cost"] == "1,789 s for 120 candidates on 'short:0.1', 359 s of it starting and deciding"
 
 
 def test_results_print_their_conclusions():

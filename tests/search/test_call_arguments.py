@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import hcdc
+from hcdc import InputError
 from hcdc.search import parse_budget
 from hcdc.search._trial import Trial
 
@@ -80,3 +81,9 @@ def test_help_shows_the_call_and_its_arguments_first():
     told = pydoc.render_doc(hcdc.search, renderer=pydoc.plaintext)
     assert told.index("budget: Seconds, or a text") < told.index("PACKAGE CONTENTS")
     assert inspect.signature(hcdc.search).parameters["budget"].default is None
+
+
+@pytest.mark.parametrize("trials", [2.5, True, 1])
+def test_a_number_of_trials_is_whole(trials):
+    with pytest.raises(InputError, match=f"trials {trials}: "):
+        hcdc.search(objective, full(), budget=2, trials=trials)

@@ -12,7 +12,6 @@ from hcdc import HcdcError
 from hcdc.search import Ladder, LadderSettings, plan, search
 
 QUICK = LadderSettings(waves=4, pool=120, draws=24)
-TOO_FEW = "ValueError: too few rows"
 
 
 def boom(trial, data):
@@ -22,6 +21,14 @@ def boom(trial, data):
 def too_few(trial, data):
     if len(data.train[1]) < 50:
         raise ValueError("too few rows")
+
+
+def at(function, line):
+    return f"[test_failures.py:{function.__code__.co_firstlineno + line}]"
+
+
+BOOM = f"ValueError: boom {at(boom, 1)}"
+TOO_FEW = f"ValueError: too few rows {at(too_few, 2)}"
 
 
 @pytest.mark.usefixtures("quick")
@@ -84,11 +91,11 @@ def test_first_trials_that_fail_are_logged_once_with_their_count(clock, caplog):
     caplog.set_level(logging.INFO, "hcdc")
     with pytest.raises(HcdcError):
         search(bowl(clock, fault=boom), full(), budget=60)
-    failed = [line for line in caplog.messages if line.endswith(": ValueError: boom") and "failed" in line]
+    failed = [line for line in caplog.messages if line.endswith(f": {BOOM}") and "failed" in line]
     assert failed == [
-        "5 trials failed on rung 'subset:0.1': ValueError: boom",
-        "1 trial failed on rung 'short:0.25': ValueError: boom",
-        "1 trial failed on rung 'full': ValueError: boom",
+        f"5 trials failed on rung 'subset:0.1': {BOOM}",
+        f"1 trial failed on rung 'short:0.25': {BOOM}",
+        f"1 trial failed on rung 'full': {BOOM}",
     ]
 
 
@@ -100,7 +107,8 @@ def test_trials_that_fail_while_a_plan_is_made_are_logged_once(clock, caplog):
     caplog.set_level(logging.INFO, "hcdc")
     plan(bowl(clock, fault=fault), full(), budget=600)
     (told,) = [line for line in caplog.messages if "failed while" in line]
-    assert re.fullmatch(r"\d+ trials failed while the plan was made: ValueError: boom", told)
+    why = re.escape(f"ValueError: boom {at(fault, 2)}")
+    assert re.fullmatch(rf"\d+ trials failed while the plan was made: {why}", told)
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -118,3 +126,11 @@ def test_a_rung_of_the_ladder_on_which_candidates_fail_is_dropped(number):
     assert (dropped.candidates, dropped.failed, dropped.pays) == (5, 5, False)
     assert any("so it was dropped: it failed" in text for text in found.warnings)
     assert Three.truth(found.best) > -0.05
+
+
+def test_a_failure_names_the_line_of_the_objective():
+    def objective(trial, data):
+        return data.trian[trial.suggest_int("n", 0, 3)]
+
+    with pytest.raises(HcdcError, match=re.escape(f"no attribute 'trian' {at(objective, 1)}")):
+        search(objective, full(), budget=20)

@@ -8,7 +8,7 @@ import sys
 import pytest
 from tests.search.clocks import bowl, full, told
 
-from hcdc import InputError
+from hcdc import HcdcError, InputError
 from hcdc.search import search
 from hcdc.search._code import code_fingerprint
 
@@ -132,3 +132,49 @@ def test_a_finished_search_is_read_not_repeated(clock, tmp_path, monkeypatch, na
     assert run(40).seconds > found.seconds  # a larger budget goes on
     pytest.importorskip("optuna")
     assert again.study.best_value == found.study.best_value
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("name", ["s.jsonl", "s.log"])
+@pytest.mark.parametrize("edited", [True, False])
+def test_a_storage_without_a_success_begins_anew(clock, tmp_path, name, edited):
+    """The mistake may have been in the objective or in a function that it calls."""
+    if name == "s.log":
+        pytest.importorskip("optuna")
+    path, broken = tmp_path / name, [True]
+
+    def helper():
+        if broken.pop():
+            raise ValueError("a mistake")
+        broken.append(False)
+
+    def mended(trial, data):
+        clock.spend(1.0)
+        return trial.suggest_float("a", 0, 1)
+
+    def objective(trial, data):
+        clock.spend(1.0)
+        broken.append(broken[-1])
+        helper()
+        return trial.suggest_float("a", 0, 1)
+
+    with pytest.raises(HcdcError, match="a mistake"):
+        search(objective, full(), budget=20, storage=path)
+    broken[:] = [False]
+    found = search(mended if edited else objective, full(), budget=20, storage=path)
+    assert found.score is not None
+    assert not any("failed" in text for text in found.warnings)
+    assert search(mended if edited else objective, full(), budget=20, storage=path).best == found.best
+
+
+@pytest.mark.parametrize("name", ["s.jsonl", "s.log"])
+def test_a_storage_of_a_refused_objective_begins_anew(clock, tmp_path, name):
+    if name == "s.log":
+        pytest.importorskip("optuna")
+
+    def objective(trial, data):
+        return trial.suggest_float("a", 1, 0)
+
+    with pytest.raises(InputError, match="low 1 and high 0"):
+        search(objective, full(), budget=20, storage=tmp_path / name)
+    assert search(bowl(clock), full(), budget=20, storage=tmp_path / name).best

@@ -201,8 +201,9 @@ def test_notes_are_one_line_and_interrupts_pass(clock):
             raise ValueError("two\nlines")
         raise KeyboardInterrupt
 
+    place = f"[test_search.py:{objective.__code__.co_firstlineno + 2}]"
     problem = ObjectiveProblem(objective, full())
-    assert problem.trial(problem.rungs[0], {"x": 0.1}, 0).note == "ValueError: two lines"
+    assert problem.trial(problem.rungs[0], {"x": 0.1}, 0).note == f"ValueError: two lines {place}"
     with pytest.raises(KeyboardInterrupt):
         problem.trial(problem.rungs[0], {"x": 0.5}, 0)
 

@@ -8,7 +8,8 @@ from tests.search.clocks import X, Y
 
 import hcdc
 from hcdc import FullData, InputError
-from hcdc.search import search
+from hcdc.search import ObjectiveProblem, search
+from hcdc.search._store import Store
 
 
 def full():
@@ -134,3 +135,13 @@ def test_on_a_graph_an_epoch_is_one_step():
 
     hcdc.trust(objective, FullData(graph), rung="short:3", probes=4)
     assert asked[1:] == [3] * 20 + [60] * 4
+
+
+@pytest.mark.parametrize(("epochs", "share"), [(1, 1.0), (2, 0.5), (5, 0.2), (10, 0.2), (40, 0.25)])
+def test_a_share_of_few_epochs_is_priced_as_whole_epochs(epochs, share):
+    def objective(trial, data):
+        return trial.suggest_float("x", 0.0, 1.0) * data.epochs(epochs)
+
+    problem = ObjectiveProblem(objective, full(), rungs=["short:0.25"])
+    problem.scout(Store(), 0)
+    assert problem.rungs[0].share == share

@@ -1,10 +1,11 @@
 """Budgets for hardly more than one full training, with decisions that take long."""
 
 import pytest
+from tests.search.clocks import full
 from tests.search.problems import Square
 
 from hcdc.core.told import found_lines
-from hcdc.search import Ladder, LadderSettings
+from hcdc.search import Ladder, LadderSettings, search
 from hcdc.search._board import Posterior
 
 
@@ -42,3 +43,19 @@ def test_the_score_of_an_only_full_training_is_reported(climb):
     told = dict(found_lines(found))
     assert told["score"].endswith("from its only full training")
     assert told["verdict"].startswith("use it with care: it is the only candidate")
+
+
+@pytest.mark.parametrize("name", ["subset:0.1", "full"])
+def test_nothing_is_begun_once_the_first_trial_took_the_whole_budget(clock, name):
+    def objective(trial, data):
+        clock.spend(3.0)
+        return trial.suggest_float("a", 0, 1)
+
+    found = search(objective, full(), budget=1, rungs=[name])
+    assert found.seconds == 3.0
+    assert found.best is None
+    told = found_lines(found)
+    assert told[0] == ("use", "nothing: no candidate was trained")
+    assert [text for label, text in told if label == "warning"] == [
+        "the budget did not allow one full training"
+    ]

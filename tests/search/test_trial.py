@@ -1,5 +1,6 @@
 """The trial: fixed parameters are read, unknown ones are drawn by key, what cannot be is refused."""
 
+import numpy as np
 import pytest
 
 from hcdc import InputError
@@ -69,3 +70,10 @@ def test_attributes_are_plain():
     assert trial.user_attrs == {"curve": [1, 2.5]}
     with pytest.raises(InputError, match="'model' must be plain JSON"):
         trial.set_user_attr("model", object())
+
+
+def test_choices_may_be_numbers_of_numpy():
+    trial = Trial({})
+    value = trial.suggest_categorical("a", np.array([1, 2, 3]))
+    assert type(value) is int
+    assert trial.distributions["a"].choices == (1, 2, 3)

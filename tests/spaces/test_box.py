@@ -130,7 +130,7 @@ def test_a_user_says_who_sees_a_dimension():
 def test_a_hyperparameter_that_nothing_reads_is_refused_by_name():
     words = (
         "hyperparameter 'foo': nothing reads it, so candidates that differ only in it are the same; "
-        r"name a recipe setting \(.*lr, .*epochs\), or give the task a model that reads it"
+        r"name a recipe setting \(.*lr, .*epochs\), give the task a model that reads it, or leave out foo"
     )
     with pytest.raises(InputError, match=words):
         Box(["lr", "foo"], 0.1, 1).check_read()

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from hcdc.cli import _interrupt
-from hcdc.cli._show import is_stdout, printable
+from hcdc.cli._show import is_stdout, json_alone, printable
 from hcdc.core.errors import HcdcError, InputError
 from hcdc.core.plugins import import_module_or_file, load_plugins
 from hcdc.core.records import version
@@ -90,10 +90,11 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         with _interrupt.one_sentence_while_loading():
             importlib.import_module("hcdc.experiments")  # with torch, which the help does without
         try:
-            load_plugins()
-            for module in options.get("imports") or ():
-                import_module_or_file(module)
-            function(**options)
+            with json_alone(options["json_file"]):
+                load_plugins()
+                for module in options.get("imports") or ():
+                    import_module_or_file(module)
+                function(**options)
         except (typer.Exit, BrokenPipeError):  # typer ends quietly where the reader of a pipe has gone
             raise
         except (Exception, KeyboardInterrupt) as error:

@@ -9,9 +9,9 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import typer
 
@@ -28,6 +28,8 @@ ASK = 600.0
 """Seconds of training from which commands ask first."""
 SCREEN = 100
 """Most characters of a description that fits a screen."""
+_stdout: list[TextIO] = []
+"""Where JSON goes while prints go elsewhere, see `json_alone`."""
 
 
 def printable(text: object) -> str:
@@ -166,11 +168,25 @@ def show_progress(quiet: bool, before: float = 0.0) -> Iterator[Progress]:
             print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
 
 
+@contextmanager
+def json_alone(path: Path | None) -> Iterator[None]:
+    """With ``--json -``, send what an objective or plugin prints to stderr: stdout is for the JSON alone."""
+    if not is_stdout(path):
+        yield
+        return
+    _stdout.append(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _stdout.pop()
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON document, to stdout if the path is ``-``."""
     text = json.dumps(jsonable(value), indent=1, sort_keys=True, allow_nan=False) + "\n"
     if is_stdout(path):
-        typer.echo(text, nl=False)
+        typer.echo(text, nl=False, file=_stdout[-1] if _stdout else None)
         return
     try:
         write_atomic(path, text)

@@ -20,7 +20,7 @@ from hcdc.cli._arguments import (
 )
 from hcdc.cli._clock import passed
 from hcdc.cli._interrupt import if_interrupted, kept_in, own_sentence
-from hcdc.cli._show import ask_first, last_line, quoted, say, show_progress, write_json
+from hcdc.cli._show import ask_first, is_stdout, last_line, quoted, say, show_progress, write_json
 from hcdc.core.errors import InputError
 from hcdc.core.found import Found
 from hcdc.core.plugins import load_attribute
@@ -81,16 +81,11 @@ def search(
         "budget": budget, "storage": place, "trials": trials, "device": device, "seed": seed,
     }  # fmt: skip
     if file is not None:
-        others: dict[str, object] = {
-            "--dataset": dataset,
-            "--space": space,
-            "--objective": objective,
-            "--copy": copy,
-        }
+        others: dict[str, object] = {"--dataset": dataset, "--space": space, "--objective": objective}
         others |= {"--setting": setting, "--target": target, "--split-seed": split_seed or None}
         others |= {"--rungs": rungs, "--truth": truth, "--truth-dataset": truth_dataset}
         others |= {"--sampler": sampler, "--known": known, "--backend": backend, "--group": group}
-        others |= {"--address": address}
+        others |= {"--address": address, "--copy": copy}
         for flag, value in others.items():
             if value is not None:
                 raise InputError(f"{flag} {value}: a condensed file is searched without it; leave it out")
@@ -109,7 +104,10 @@ def search(
     found = _run(chosen, place, quiet, before)
     say([*(("rung", _rung(rung)) for rung in found.rungs), *found_lines(found)], quiet)
     write_json(result, found.to_json())
-    last_line(f"wrote {result}", f"hcdc report {quoted(result)} --out report.html", json_file)
+    done, name = (
+        ("the JSON is on stdout", "FILE") if is_stdout(result) else (f"wrote {result}", quoted(result))
+    )
+    last_line(done, f"hcdc report {name} --out report.html", json_file)
 
 
 def _copy_alone(file: Path, model: str | None, options: dict[str, Any]) -> Subject:

@@ -65,9 +65,10 @@ def every(count: int, noun: str) -> str:
 
 def found_lines(found: Found) -> Lines:
     """The first box: configuration, score, verdict, cost, warnings."""
-    best = "nothing: no candidate could be trained" if found.best is None else config_text(found.best)
-    lines = [("use", best), ("score", score_text(found)), ("verdict", verdict(found)), ("cost", cost(found))]
-    return [*lines, *(("warning", text) for text in [*found.warnings, *misjudged(found)])]
+    best = "nothing: no candidate was trained" if found.best is None else config_text(found.best)
+    told = verdict(found)
+    lines = [("use", best), ("score", score_text(found)), ("verdict", told), ("cost", cost(found))]
+    return [*lines, *(("warning", text) for text in [*found.warnings, *misjudged(found)] if text not in told)]
 
 
 def score_text(found: Found) -> str:
@@ -178,7 +179,8 @@ def cost(found: Found) -> str:
     price = next((rung.price for rung in found.rungs if rung.name == "full"), None)
     if not found.full_trainings:
         where = "" if most is None else " on the copy" if most.name == "copy" else f" on '{most.name}'"
-        return f"{duration(found.seconds)} for {counted(tried, 'candidate')}{where}{_unfinished(found)}"
+        tells = _unfinished(found) + _deciding(found)
+        return f"{duration(found.seconds)} for {counted(tried, 'candidate')}{where}{tells}"
     if price is None or tried * price <= 1.1 * found.seconds:
         return f"{spent}; {counted(tried, 'candidate')} {'was' if tried == 1 else 'were'} tried"
     whole = tried * price

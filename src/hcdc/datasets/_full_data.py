@@ -11,10 +11,12 @@ import numpy as np
 from hcdc.core.errors import InputError
 from hcdc.core.seeds import check_whole, derive, numpy_stream
 from hcdc.datasets._budget import Effort
-from hcdc.datasets._passed import Index, Labels, Passed, digest, passed
+from hcdc.datasets._passed import Index, Labels, Passed, digest, one_column, passed
 from hcdc.datasets._trial_data import TrialData
 
 Metric = Callable[..., float]
+MOST_CLASSES = 10
+"""Floating-point labels may be meant as classes if they have at most so many values, all whole."""
 
 
 class FullData:
@@ -96,6 +98,20 @@ class FullData:
         kind = "values" if self.classes is None else f"{len(self.classes)} classes"
         return f"<FullData: {type(self.train).__name__}, {sizes}, {kind}>"
 
+    @property
+    def doubt(self) -> str:
+        """That the labels may be classes although they are taken as values to predict; else empty."""
+        labels = self.parts["train"].known_labels()
+        if self.classes is not None or self.metric is not None or labels is None or labels.dtype.kind != "f":
+            return ""
+        found = np.unique(labels)
+        if len(found) > MOST_CLASSES or (found % 1 != 0).any():
+            return ""
+        return (
+            f"the {len(found)} different labels are floating-point numbers, so data.score takes them as "
+            "values to predict and returns minus the RMSE; if they are classes, make them integers"
+        )
+
     def _classes(self, num_classes: int | None) -> Labels | None:
         """Class labels in the order of a model's outputs: 0, 1, ... for class numbers, else sorted."""
         known = [part.known_labels() for part in self.parts.values()]
@@ -104,7 +120,16 @@ class FullData:
             return None if num_classes is None else np.arange(num_classes)
         if num_classes is None and np.issubdtype(labels[0].dtype, np.floating):
             return None
-        found = np.unique(np.concatenate([np.ravel(some) for some in labels]))
+        if any(one_column(some).ndim > 1 for some in labels):  # several per example: values to predict
+            return None
+        try:
+            found = np.unique(np.concatenate([np.ravel(some) for some in labels]))
+        except TypeError as error:  # None or NaN among texts
+            kinds = sorted({type(label).__name__ for some in labels for label in some.ravel().tolist()})
+            raise InputError(
+                f"labels are of different kinds: {', '.join(kinds)}; fill or drop missing labels, and give "
+                "the others one type"
+            ) from error
         if num_classes is None and np.issubdtype(found.dtype, np.integer) and found[0] == 0:
             num_classes = int(found[-1]) + 1
         if num_classes is None:

@@ -298,6 +298,11 @@ def to_numpy(value: Any) -> NDArray[Any]:
     return np.asarray(value)
 
 
+def one_column(labels: Labels) -> Labels:
+    """Labels ``[m]`` of classes from a single column ``[m, 1]``; others as they are."""
+    return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+
+
 def _bytes(piece: Any) -> bytes:
     pandas = sys.modules.get("pandas")
     if isinstance(piece, str):
@@ -320,6 +325,8 @@ def _bytes(piece: Any) -> bytes:
 def _rows(array: Any, index: Index) -> Any:
     if hasattr(array, "iloc"):
         return array.iloc[index]
+    if hasattr(array, "tocsr"):  # not every sparse matrix can be indexed
+        return array.tocsr()[index].asformat(array.format)
     return array[torch.from_numpy(index)] if isinstance(array, torch.Tensor) else array[index]
 
 
@@ -368,6 +375,7 @@ def _targets(y: Any, classes: Labels | None) -> torch.Tensor:
     values = to_numpy(y)
     if classes is None:
         return torch.from_numpy(values.astype(np.float32))
+    values = one_column(values)
     numbers = torch.from_numpy(np.searchsorted(classes, values).astype(np.int64))
     return numbers.to(y.device) if isinstance(y, torch.Tensor) else numbers
 

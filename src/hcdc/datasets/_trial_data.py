@@ -18,7 +18,7 @@ from hcdc.core.ranks import share_error
 from hcdc.core.seeds import stream
 from hcdc.datasets._budget import Budget, Effort
 from hcdc.datasets._labelled import LabelledSet
-from hcdc.datasets._passed import Labels, Passed, PassedGraph, passed, to_numpy
+from hcdc.datasets._passed import Labels, Passed, PassedGraph, one_column, passed, to_numpy
 
 if TYPE_CHECKING:
     from hcdc.datasets._condensed import CondensedDataset
@@ -224,6 +224,11 @@ class TrialData:
         if self._metric is not None:
             weighted = {"sample_weight": weight} if takes_weight(self._metric) else {}
             score = float(self._metric(y, found, **weighted))
+        elif self._classes is None and y.dtype.kind not in "fc" and y.ndim > 1 and y.shape[1] > 1:
+            raise InputError(
+                f"labels of shape {y.shape} are several per example; pass metric=, or for one-hot labels the "
+                "number of the class, e.g. y.argmax(1)"
+            )
         elif self._classes is None:
             score, error = _minus_rmse(y, found, weight)
         else:
@@ -242,10 +247,18 @@ class TrialData:
         if values:
             if self._by_loss:
                 raise InputError("this copy ranks by loss; give data.score logits or probabilities")
-            return _share(outputs.reshape(len(y)) == y, weight)
+            return _share(outputs.reshape(len(y)) == one_column(y), weight)
+        if outputs.dtype.kind in "OSU":
+            raise InputError("data.score got texts as outputs; pass values=True for predicted labels")
         table = outputs.astype(np.float64)
         if table.size == len(y) and len(classes) == 2:
             column = table.reshape(-1, 1)
+            if not probabilities and _are_no_logits(column, classes):
+                raise InputError(
+                    f"data.score got one column from {column.min():.3g} to {column.max():.3g}, which does "
+                    "not look like logits; pass probabilities=True for probabilities of the second class, or "
+                    "values=True for predicted labels"
+                )
             table = np.concatenate([1 - column if probabilities else np.zeros_like(column), column], 1)
         if table.ndim != 2 or table.shape[1] != len(classes):
             raise InputError(
@@ -271,6 +284,14 @@ def _outputs(outputs: Any, probabilities: Any, values: Any) -> tuple[Any, bool, 
             "data.score(labels, values=True)"
         )
     return found[0], is_probable, is_value
+
+
+def _are_no_logits(column: Array, classes: Labels) -> bool:
+    """Whether outputs for two classes are probabilities or labels: as logits, all name the second class."""
+    inside = bool(((column > 0) & (column < 1)).any() and ((column >= 0) & (column <= 1)).all())
+    if inside and column.min() < 0.5 < column.max():
+        return True
+    return classes.dtype.kind in "iu" and classes[0] > 0 and bool(np.isin(column, classes).all())
 
 
 def takes_weight(metric: Callable[..., float]) -> bool:

@@ -161,7 +161,7 @@ class CategoricalDistribution(Distribution):
             if choice is not None and not isinstance(choice, PLAIN):
                 raise InputError(
                     f"choice {choice!r} is a {type(choice).__name__}; choices are None, booleans, numbers or "
-                    "texts: name it, and look the name up"
+                    "texts: choose among texts, and look up in a dict what each stands for"
                 )
 
     def _place(self, value: Any) -> int | None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import os
+import sysconfig
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from hcdc.core.configs import Config, config_hash
@@ -13,10 +18,14 @@ from hcdc.core.seeds import derive, global_streams
 from hcdc.datasets import FullData, TrialData
 from hcdc.search._trial import Rule, Trial, is_pruned
 
+log = logging.getLogger("hcdc")
 Made = TypeVar("Made")
 Objective = Callable[[Any, TrialData], float]
 MakeData = Callable[[FullData, int, int], TrialData]
 """The data of a trial, from the full data, the seed of the rung and the seed of the trial."""
+
+LIBRARIES = (sysconfig.get_path("stdlib"), str(Path(__file__).parents[1]), "<frozen ")
+"""How the file names of code begin that is not the user's."""
 
 
 @dataclass(frozen=True)
@@ -112,10 +121,20 @@ def run_job(objective: Objective, full: FullData, data: MakeData, job: Job) -> R
         state = "failed" if note else "complete"
     except (Exception, SystemExit) as error:  # whatever the user's code raises
         state = "pruned" if is_pruned(error) else "failed"
-        note = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        note = " ".join(f"{type(error).__name__}: {error}".split())[:300] + _place(error)
+        if state == "failed":
+            log.debug("trial %d failed", job.number, exc_info=error)
     seconds = time.perf_counter() - begun
     noted = given.asked, given.parts_scored, given.weighted, given.errors.get(score), given.batch, given.doubt
     return Ran(trial, score, state, note, seconds, *noted)
+
+
+def _place(error: BaseException) -> str:
+    """Where in the user's own code an exception arose, e.g. " [objective.py:12]"."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is `run_job`
+    own = [f for f in frames if not f.filename.startswith(LIBRARIES) and "site-packages" not in f.filename]
+    last = (own or frames[:1])[-1:]
+    return "".join(f" [{os.path.basename(frame.filename)}:{frame.lineno}]" for frame in last)
 
 
 def _score(value: Any) -> tuple[float, str]:

@@ -111,7 +111,7 @@ class ObjectiveProblem(Problem):
         self._given = None if pruner is None else OptunaPruning(pruner)
         self.code = code_fingerprint(objective)
         self.space = LearnedSpace()
-        self.warnings: list[str] = []
+        self.warnings: list[str] = [full.doubt] if full.doubt else []
         self.dropped: dict[str, str] = {}
         self._copies: dict[str, str] = {}
         self._params: dict[str, Mapping[str, Any]] = {}
@@ -332,7 +332,8 @@ class ObjectiveProblem(Problem):
             log.warning("%s", NO_SHORT)
             return
         for rung in short:
-            if (most := _number(rung.name.partition(":")[2])) < 1:
+            if (most := _number(rung.name.partition(":")[2])) < 1:  # of few epochs, whole ones are trained
+                rung.share = max(max(1, round(n * most)) / max(1, n) for n in asked.values())
                 continue
             try:
                 rung.share, effort = short_training(int(most), told, self.full, whole)

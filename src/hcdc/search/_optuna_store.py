@@ -97,6 +97,14 @@ class OptunaStore(Store):
                 self._control.set_user_attr(key, jsonable(value))
         return super().note(key, value)
 
+    def clear(self) -> None:
+        super().clear()
+        with written(self.path):
+            for study in self._storage.get_all_studies():
+                if study.study_name == CONTROL or study.study_name.startswith(PREFIX):
+                    self._storage.delete_study(study._study_id)
+        self._made, self._control = Studies(self._storage), None
+
     def studies(self) -> dict[str, Any]:
         return {rung: self._made.study(rung) for rung, _, _ in self._outcomes}
 

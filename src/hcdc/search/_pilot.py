@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from hcdc.search._problem import STEEP, Rung
@@ -70,6 +71,8 @@ def _drop_steep(ladder: Ladder) -> None:
 def _size(ladder: Ladder, rung: Rung) -> int:
     """Size of the uniform sample on a rung: as many as a small part of the budget pays for."""
     price, budget, settings = ladder.prices.of(rung), ladder.budget, ladder.settings
+    if math.isnan(price):  # not one candidate fitted
+        return 0
     if rung is not ladder.full:
         return max(2, min(settings.audits, int(SAMPLED * budget / price)))
     affordable = max(0, int((ladder.end(0) - ladder.seconds) / price))

@@ -73,11 +73,12 @@ class Prices:
     def room(self, rung: Rung, indices: Sequence[int], left: float, kept: float = math.inf) -> list[int]:
         """The candidates that ``left`` seconds have room for, in order, without those that are too dear.
 
-        One that takes more than ``kept`` seconds needs room for the rest again. One of unknown price fits.
+        One that takes more than ``kept`` seconds needs room for the rest again. One of unknown price fits
+        while any seconds are left.
         """
         found = []
         for index, seconds in zip(indices, np.nan_to_num(self.expected(rung, indices)).tolist()):
-            if seconds + max(0.0, seconds - kept) <= left or not seconds:
+            if left > 0 if not seconds else seconds + max(0.0, seconds - kept) <= left:
                 left -= seconds
                 found.append(int(index))
         return found

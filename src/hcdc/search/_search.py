@@ -14,7 +14,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.files import unwritable
 from hcdc.core.found import Found
 from hcdc.core.progress import Progress
-from hcdc.core.seeds import check_seed
+from hcdc.core.seeds import check_seed, check_whole
 from hcdc.datasets import CondensedDataset, FullData
 from hcdc.search._copy_alone import search_copy
 from hcdc.search._executor import Executor, Objective
@@ -98,6 +98,8 @@ def search(
     check_seed(seed)
     if trials is not None and trials < 2:
         raise InputError(f"trials {trials}: at least 2 configurations are needed to choose from")
+    if trials is not None:
+        check_whole("trials", trials, 2)
     if over is None and not isinstance(subject, (CondensedDataset, str, os.PathLike)):
         raise InputError(
             f"{type(subject).__name__} alone cannot be searched: pass a task and its space, an objective and "

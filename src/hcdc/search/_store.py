@@ -100,13 +100,21 @@ class Store:
     def open(self, spec: Mapping[str, Any], distributions: Mapping[str, Distribution] | None = None) -> None:
         """Refuse to continue the search of another problem.
 
+        Where no trial succeeded there is nothing to continue: the objective, or what it calls, was mended, so
+        the search begins anew.
+
         Args:
             spec: What is searched.
             distributions: Distributions of its parameters, as far as they are known.
         """
+        plain, old = records.jsonable(spec), self.noted("problem")
+        worthless = all(outcome.state == "failed" for outcome in self._outcomes.values())
+        changed = old is not None and any(old.get(key, value) != value for key, value in plain.items())
+        if worthless and (self._outcomes or changed):
+            self.clear()
         self._distributions, self._data = distributions or {}, fingerprints(spec)
-        kept = self.note("problem", records.jsonable(spec))
-        for key, value in records.jsonable(spec).items():
+        kept = self.note("problem", plain)
+        for key, value in plain.items():
             if key == CODE and value != kept.get(key, value):
                 raise InputError(
                     "the storage holds trials of an objective with different code, defaults or enclosed "
@@ -118,6 +126,10 @@ class Store:
                     f"the storage holds a search with {key} = {kept.get(key)}, this one has {value}; "
                     "name another storage"
                 )
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._outcomes, self._notes, self.continued = {}, {}, False
 
     def studies(self) -> dict[str, Any]:
         """The outcomes as Optuna studies by rung, see `Studies`; needs Optuna."""
@@ -248,6 +260,11 @@ class LineStore(Store):
         if key not in self._notes:
             self._append({"event": "note", "key": key, "value": value})
         return super().note(key, value)
+
+    def clear(self) -> None:
+        super().clear()
+        with written(self.path):
+            os.truncate(self.path, 0)
 
     def _append(self, line: Mapping[str, Any]) -> None:
         with written(self.path):

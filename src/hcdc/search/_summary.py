@@ -28,11 +28,12 @@ def summary(ladder: Ladder) -> Found:
         best: int | None = ladder.winner()
     else:
         best = next(iter(ladder.leaders(1)), None)
-        warnings.append(f"{_no_full(ladder)}; this is the best on a cheaper rung")
+        lower = "" if best is None else "; this is the best on a cheaper rung"
+        warnings.append(f"{_no_full(ladder)}{lower}")
     last = ladder.repeats.get(best, {}).get(2) if best is not None else None
     if last is None and len(only := [o for o in outcomes.values() if o.complete]) == 1 and not only[0].known:
         (last,) = only  # it chose nothing
-    if last is None:
+    if last is None and best is not None:
         warnings.append("the budget left no room to train the winner again, so it has no fresh score")
     runs = {i: [outcomes[i].score, *(o.score for o in some.values())] for i, some in ladder.repeats.items()}
     noise = [a - b for some in runs.values() for a, b in itertools.pairwise(some)]
@@ -67,7 +68,9 @@ def _no_full(ladder: Ladder) -> str:
     if begun := len(ladder.board.outcomes[ladder.full.name]):
         return f"no full training was completed ({begun:,} failed or pruned)"
     price = ladder.prices.of(ladder.full)
-    seemed = "" if math.isnan(price) else f": it should take about {duration(price)}"
+    seemed = (
+        "" if math.isnan(price) else f": by its price on cheaper rungs it should take about {duration(price)}"
+    )
     return f"the budget did not allow one full training{seemed}"
 
 

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from hcdc.core.configs import Config, config_hash
 from hcdc.core.errors import HcdcError, InputError
 from hcdc.core.records import jsonable
@@ -82,7 +84,8 @@ class Trial:
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
         """One of ``choices``."""
-        return self._suggest(name, lambda: CategoricalDistribution(tuple(choices)))
+        plain = tuple(c.item() if isinstance(c, np.generic) else c for c in choices)
+        return self._suggest(name, lambda: CategoricalDistribution(plain))
 
     def report(self, value: float, step: int) -> None:
         """An intermediate score, higher is better."""

@@ -167,10 +167,10 @@ class Space(ABC):
     def check_read(self, model: Collection[str] = (), recipe: Collection[str] = TRAINING) -> None:
         """Refuse a space with a dimension that nothing reads; arguments as in `unread`."""
         if names := self.unread(model, recipe):
-            settings = f"name a recipe setting ({', '.join(recipe)}), or " if recipe else ""
+            settings = f"name a recipe setting ({', '.join(recipe)}), " if recipe else ""
             raise InputError(
                 f"hyperparameter '{names[0]}': nothing reads it, so candidates that differ only in it are "
-                f"the same; {settings}give the task a model that reads it"
+                f"the same; {settings}give the task a model that reads it, or leave out {', '.join(names)}"
             )
 
     def features(self, config: Config) -> list[float]:

@@ -10,6 +10,7 @@ from scipy import stats
 
 from hcdc.core.errors import InputError
 from hcdc.core.seeds import numpy_stream
+from hcdc.core.told import counted
 from hcdc.core.trusted import Cut, Estimate, Trust
 from hcdc.evaluation.trust._intervals import (
     Array,
@@ -102,7 +103,7 @@ def judge(estimate: RankEstimate, probes: int) -> tuple[str, str]:
     sure = f"at least {surely:.2f} with 97.5 % confidence"
     few = "" if probes >= FEWEST else f"; {probes} probes are too few to say trust: {FEWEST} are needed"
     if math.isnan(estimate.rho):
-        return "unknown", f"{probes} probes with equal or too few scores have no rank correlation"
+        return "unknown", f"{counted(probes, 'probe')} with equal or too few scores have no rank correlation"
     if surely >= LEVEL and not few:
         return "trust", f"{told}, {sure}"
     if high < USELESS:

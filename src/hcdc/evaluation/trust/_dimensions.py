@@ -62,7 +62,7 @@ def dimension_agreement(
 
     Scores are replaced by normal scores of their ranks. Effects are ridge regressions; intervals come from
     posterior draws of b and g. "choose here" needs the interval at or above `LEVEL`, "keep open" below it.
-    With fewer than `FEWEST` audits every dimension is unknown.
+    With fewer than `FEWEST` audits, or where all scores are equal, every dimension is unknown.
 
     Args:
         described: Per dimension, numbers of all candidates ``[N]`` or ``[N, c]``; see `columns`.
@@ -82,6 +82,7 @@ def dimension_agreement(
     index = np.asarray(audited, np.int64)
     x = _normal_scores(np.asarray(stand_in, np.float64))
     y = _normal_scores(np.asarray(truth, np.float64))
+    varied = min(len(np.unique(x)), len(np.unique(y))) > 1
     on_stand_in = _ridge(design, x)
     slope, on_delta = _posterior(x[index], design[index], y, numpy_stream(seed, "trust", "dimensions"))
     found = []
@@ -95,6 +96,8 @@ def dimension_agreement(
         tau = np.clip(h @ covariance @ f / np.sqrt(np.maximum(spread * own, 1e-18)), -1, 1)
         low, middle, high = np.quantile(tau, [(1 - level) / 2, 0.5, (1 + level) / 2])
         verdict = "choose here" if low >= LEVEL else "keep open" if high < LEVEL else "unknown"
+        if not varied:
+            low, middle, high, verdict = -1.0, 0.0, 1.0, "unknown"
         verdict = verdict if len(index) >= FEWEST else "unknown"
         found.append(
             DimensionTrust(
