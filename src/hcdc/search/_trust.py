@@ -85,12 +85,7 @@ def trust(
         Agreement overall, among survivors and per dimension, with intervals and a verdict.
     """
     check_seed(seed)
-    check_whole("probes", probes, 0)
-    if probes < FEWEST:
-        raise InputError(
-            f"probes {probes}: at least {FEWEST} are needed for an interval, and {ENOUGH} to trust a stand-in"
-        )
-    _check_confirm(against, confirm, probes)
+    check_probes(probes, against, confirm)
     design = Design(probes, against, confirm, parse_groups(groups), seed)
     progress = progress or usual_progress()
     if full is None:
@@ -118,7 +113,13 @@ class Design:
     seed: int = 0
 
 
-def _check_confirm(against: str, confirm: int, probes: int) -> None:
+def check_probes(probes: int, against: str = "full", confirm: int = 0) -> None:
+    """Refuse a design that measures nothing; the arguments are those of `trust`."""
+    check_whole("probes", probes, 0)
+    if probes < FEWEST:
+        raise InputError(
+            f"probes {probes}: at least {FEWEST} are needed for an interval, and {ENOUGH} to trust a stand-in"
+        )
     check_whole("confirm", confirm, 0)
     if against == "full" and confirm:
         raise InputError(
@@ -133,7 +134,7 @@ def _check_confirm(against: str, confirm: int, probes: int) -> None:
 
 def trust_trainings(probes: int, against: str = "full", confirm: int = 0) -> int:
     """How many full trainings `trust` takes as long as, for a copy."""
-    _check_confirm(against, confirm, probes)
+    check_probes(probes, against, confirm)
     if against == "full":
         return probes
     return max(1, math.ceil(probes * _share(against)) + confirm)
@@ -157,7 +158,7 @@ def trust_seconds(
     confirm: int = 0,
 ) -> float:
     """Seconds that `trust` should take for an objective, from a few timed trials."""
-    _check_confirm(against, confirm, probes)
+    check_probes(probes, against, confirm)
     problem = _problem(objective, full, rung, against)
     prices = [*problem.forecast(math.inf, seed).values()]
     _check_rungs(problem, against)
