@@ -83,6 +83,10 @@ def test_one_network_for_all_candidates_is_refused_before_anything_is_said(place
     before = files(place)
     found = evaluate(capsys, "--candidates", "3", file="b.hcdc")
     assert_refused(place, before, *found, "model 'convnet' is one network for all candidates")
+    given = ("--dataset", "noise.npz", "--train-size", "6", "--val-method", "real", "--device", "cpu")
+    code, out, err = hcdc_run(capsys, "condense", *given, "--model", "convnet", "--out", "c.hcdc")
+    assert code == 0, err
+    assert out.splitlines()[-1].endswith("next: train on it in Python, hcdc.CondensedDataset.load('c.hcdc')")
 
 
 def test_a_class_without_validation_images_is_said_to_have_none(place, capsys):
@@ -111,4 +115,6 @@ def test_data_from_memory_is_judged_in_python(place, capsys):
     )
     before = files(place)
     result = evaluate(capsys, file="m.hcdc")
-    assert_refused(place, before, *result, "in Python, hcdc.evaluate(copy, task=...)")
+    assert_refused(
+        place, before, *result, "in Python, hcdc.evaluate(copy, task=...) or copy.score(config, task=...)"
+    )

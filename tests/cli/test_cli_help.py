@@ -39,6 +39,24 @@ def test_the_help_of_probes_says_how_many_it_takes_to_trust(capsys):
     assert f"Fewer than {FEWEST} never say 'trust'." in " ".join(out.split())
 
 
+def test_the_help_names_every_way_to_condense(capsys):
+    """A method is listed under each kind of data that it takes, if not under all."""
+    from hcdc.condensers import REDUCERS, VALIDATIONS
+
+    out = " ".join(hcdc_run(capsys, "condense", "--help")[1].split())
+    listed = out.partition("How to condense.")[2].partition("[default")[0]
+    everything, graphs = listed.partition("Graphs: ")[::2]
+    graphs, images = graphs.partition("Images: ")[::2]
+    own = [each for each in REDUCERS.values() if each.__module__.startswith("hcdc.")]
+    every = {each.name for each in own if not each.takes or {"graph", "image", "table"} <= {*each.takes}}
+    assert {*everything.partition("All data: ")[2].strip(" .").split(", ")} == {"hcdc", *every}
+    for kind, text in (("graph", graphs), ("image", images)):
+        takes = {each.name for each in own if each.takes and each.name not in every and kind in each.takes}
+        assert {*text.strip(" .").split(", ")} == takes
+    ways = [way.name for way in VALIDATIONS.values() if way.__module__.startswith("hcdc.")]
+    assert [name for name in ways if name not in out.partition("How to make S_val:")[2]] == []
+
+
 def test_without_arguments_the_help_is_shown(capsys):
     code, out, err = hcdc_run(capsys)
     assert code in (0, 2)  # by the version of typer

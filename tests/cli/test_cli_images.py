@@ -211,6 +211,8 @@ def test_what_reducers_train_on_the_full_data_is_in_the_cost():
     assert told["random"] == told["dm"] == ""
     assert told["kcenter"] == told["herding"] == "one ConvNet trained for 600 steps"
     assert re.fullmatch(r"20 experts trained for \d+ epochs", told["tm"])
+    once = make_reducer("tm", experts=1, start_epochs=1, target_epochs=1, iterations=1)
+    assert (once.trains(task), once.loops()) == ("1 expert trained for 1 epoch", "1 iteration")
 
     def cost(name, **given):
         made = plan(task, NASBench201(), name, train_size=30, **given)

@@ -101,7 +101,7 @@ def images(place):
     return "noise.npz"
 
 
-def test_a_network_of_ones_own(images, place, capsys):
+def test_a_network_of_ones_own(images, place, capsys, monkeypatch):
     own = ("--model", "models/own_network.py:net")
     code, out, err = condense(capsys, *own, dataset=images)
     assert code == 0, err
@@ -109,6 +109,11 @@ def test_a_network_of_ones_own(images, place, capsys):
     assert CondensedDataset.load("a.hcdc").meta["task"]["model"] == "own_network:net"
     out = hcdc_run(capsys, "inspect", "a.hcdc")[1]
     assert out.splitlines()[-1] == "nothing written; next: hcdc evaluate a.hcdc --model own_network:net"
+    with monkeypatch.context() as fresh:  # another process does not know the module
+        fresh.delitem(sys.modules, "own_network")
+        fresh.setattr(sys, "path", [entry for entry in sys.path if not entry.endswith("models")])
+        out = hcdc_run(capsys, "inspect", "a.hcdc")[1]
+    assert out.splitlines()[-1] == "nothing written; next: hcdc evaluate a.hcdc --model FILE.py:net"
     before = files(place)
     given = ("evaluate", "a.hcdc", "--candidates", "6", "--device", "cpu", "--no-rivals")
     assert_refused(place, before, *hcdc_run(capsys, *given), "or --model FILE.py:NAME to the command")

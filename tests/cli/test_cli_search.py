@@ -74,7 +74,7 @@ def test_a_copy_is_searched_alone(copy, place, capsys):
     document = json.loads(out)
     assert document["score"] is None
     assert document["rungs"][0]["candidates"] == 12
-    assert "next: hcdc report" in err
+    assert "next: save it as FILE.json, then hcdc report FILE.json" in err
 
 
 def test_an_objective_brings_its_data(place, capsys):

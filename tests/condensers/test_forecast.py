@@ -212,7 +212,7 @@ def test_alignment_counts_and_times_its_trainings(task):
     few["calibrate"] = True
     once = {"seeds": 1}
     told = plan(task, SPACE, train_size=6, val_method="both", options=few, recipe=once).cost().words()
-    assert "candidates trained 1 times each on the copy, 20 of them by 6 recipes before: about" in told
+    assert "candidates trained once each on the copy, 20 of them by 6 recipes before: about" in told
     assert "20 full-data trainings, less those that the cache knows: about" in told
 
 

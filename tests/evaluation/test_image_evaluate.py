@@ -20,7 +20,8 @@ from hcdc.datasets import CondensedDataset, Images, data
 from hcdc.evaluation import evaluate, reopen_task
 from hcdc.evaluation._context import Trained, visits
 from hcdc.reporting import validation_choice
-from hcdc.spaces import Finite, NASBench201, halves
+from hcdc.search import plan, prepare, search
+from hcdc.spaces import Finite, NASBench201, Training, halves
 from hcdc.tasks import ImageTask
 from hcdc.training import Result, _streams, predictors
 from hcdc.truth import TableTruth, TrainedTruth, Truth
@@ -503,6 +504,17 @@ def test_one_network_for_all_candidates_has_no_ranking(digits):
     small = condense(task, SPACE, "random", train_size=10)
     with pytest.raises(InputError, match="model 'convnet' is one network for all candidates of a space, so"):
         evaluate(small, candidates=3, task=task, truth=FakeTable())
+    for judge in (plan, search):
+        with pytest.raises(InputError, match=r"one network for all candidates .* choose space 'training', "):
+            judge(task, SPACE, budget="1s")
+
+
+def test_one_network_that_trains_differently_is_ranked_and_searched(digits):
+    task, space = ImageTask(digits.data, "convnet"), Training(["lr"])
+    quick = {"steps": 2, "seeds": 1}
+    small = condense(task, space, "random", train_size=10, recipe=quick, full_recipe=quick)
+    assert evaluate(small, candidates=3, task=task, rivals=False).candidates == 3
+    assert [dimension.name for dimension in prepare(task, space).space.dimensions()] == ["lr"]
 
 
 # --- a user's own module ---------------------------------------

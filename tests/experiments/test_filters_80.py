@@ -106,3 +106,17 @@ def test_the_table_has_the_papers_number_beside_ours():
     rows = Filters80.at("paper").table(rival).rows
     assert rows[0][-1] == "Corr. tied with real-val; Perf. tied with real-val"
     assert [row[4] for row in rows] == ["0.67 ± 0.00 (3)", "0.75 ± 0.00 (3)"]  # computed, and as recorded
+
+
+def test_a_rival_without_a_ranking_is_undefined_not_missing():
+    flat = {"name": "parameter-count", "spearman": None, "selected_test_accuracy": None, "calibration": None}
+    record = {"label": "hcdc", "unit": {"dataset": "cora", "size": 35, "method": "hcdc", "seed": 0}}
+    record |= {
+        "seed": 0,
+        "spearman": 0.9,
+        "selected_test_accuracy": 0.8,
+        "calibration": 0.7,
+        "rivals": [flat],
+    }
+    rows = Filters80.at("paper").table([record]).rows
+    assert rows[1][1:] == ["parameter-count", "undefined", "", "undefined", "undefined", ""]

@@ -12,6 +12,7 @@ from hcdc.reporting import (
     rank_colours,
     write_figures,
 )
+from hcdc.reporting._found_copies import draw_graph
 
 
 def texts(figure):
@@ -119,3 +120,10 @@ def test_the_scatter_of_accuracies_is_in_percent():
 def test_the_cost_of_the_way_to_beat_is_drawn():
     e = evaluation(break_even_against="early-stopping")
     assert "early-stopping (0.2 s per trial)" in texts(draw_cost([e]))
+
+
+def test_a_graph_without_edges_is_white():
+    for weights in (np.zeros((4, 4)), 1.0 - np.eye(4)):
+        (shown,) = draw_graph(weights, np.array([0, 0, 1, 1])).axes[0].images
+        assert shown.norm(0.0) == 0
+        assert shown.get_clim() == (0, 1)

@@ -19,6 +19,7 @@ from hcdc.core.planned import RungPlan, SearchPlan
 from hcdc.core.told import found_lines
 from hcdc.core.trusted import Cut, DimensionTrust, Estimate, Trust
 from hcdc.reporting import random_curve, read_found, rung_cells, write_search_report
+from hcdc.reporting._found_figures import draw_ladder
 
 pytest.importorskip("matplotlib")
 
@@ -229,6 +230,18 @@ def test_random_search_is_estimated_from_the_uniform_sample():
 def with_copy(file, **changes):
     first = dataclasses.replace(FOUND.rungs[0], file=str(file))
     return dataclasses.replace(FOUND, rungs=[first, *FOUND.rungs[1:]], **changes)
+
+
+def test_a_quick_search_of_a_copy_is_not_said_to_take_no_time(tmp_path):
+    copy = RungReport(name="copy", candidates=5, seconds=0.2)
+    quick = dataclasses.replace(
+        FOUND, rungs=[copy], seconds=0.2, budget=None, curve=[], uniform=[], finalists=[], score=None
+    )
+    (axes,) = draw_ladder(quick).axes
+    assert [text.get_text() for text in axes.texts] == [" 5 in 0.2 s"]
+    assert all(tick == round(tick) for tick in axes.get_xticks())
+    page = write_search_report(quick, tmp_path / "page.html").read_text()
+    assert "searched for 1 s" in page
 
 
 @pytest.mark.parametrize("name", ["image", "graph", "table"])

@@ -71,11 +71,22 @@ def test_how_many_random_examples_there_were_is_said_as_it_was(size, said):
 
 
 @pytest.mark.parametrize(
-    ("method", "called"), [("both", "learned"), ("probes", "learned"), ("weighted", "weighted"), ("same", "")]
+    ("method", "called"),
+    [
+        ("both", "learned"),
+        ("probes", "learned"),
+        ("landscape", "learned"),
+        ("weighted", "weighted"),
+        ("same", ""),
+        ("central", ""),  # registered by a user
+    ],
 )
-def test_the_set_is_called_what_it_is(method, called):
-    text = validation_choice(evaluation("hcdc", val_method=method, train_method="dm", noise=0.001))
-    assert text.startswith(f"the {called or 'condensed'} validation set ranked better than the real one")
+@pytest.mark.parametrize("train_method", ["dm", "random"])
+def test_the_set_is_called_what_it_is(method, called, train_method):
+    text = validation_choice(evaluation("hcdc", val_method=method, train_method=train_method, noise=0.001))
+    called = "small random" if (method, train_method) == ("same", "random") else called or "condensed"
+    assert text.startswith(f"the {called} validation set ranked better than the real one")
+    assert ("random validation examples reached" in text) == (called != "small random")
 
 
 def test_a_small_difference_may_be_chance():

@@ -271,6 +271,11 @@ def test_bad_settings_are_refused(arguments, words):
         make(*arguments)
 
 
+@pytest.mark.parametrize(("classes", "model"), [(None, "ridge"), (3, "logistic")])
+def test_the_default_model_is_linear_in_what_the_table_holds(classes, model):
+    assert TableTask(table(classes)).model == make("linear", classes).model == model
+
+
 @pytest.mark.parametrize("given", [None, "a.csv"], ids=str)
 def test_what_is_no_table_is_refused(given):
     with pytest.raises(

@@ -47,8 +47,8 @@ CondensedOut = Annotated[Path, Option(help="The condensed file to write, NAME.hc
 TrainSize = Annotated[MaybeInt, Option(help="Training examples in the copy, in total.")]
 PerClass = Annotated[MaybeInt, Option("--images-per-class", help="Images: --train-size per class.")]
 _METHOD = (
-    "How to condense. All data: hcdc, random. Graphs and images: kcenter, herding. Graphs: reach, gcond, "
-    "gcondx. Images: dm, dc, dsa, tm, kip."
+    "How to condense. All data: hcdc, random, kcenter, herding. Graphs: reach, neighbours, gcond, gcondx. "
+    "Images: dm, dc, dsa, tm, kip."
 )
 Method = Annotated[str, Option(help=_METHOD)]
 _VAL_SIZE = (
@@ -57,7 +57,7 @@ _VAL_SIZE = (
 )
 ValSize = Annotated[MaybeInt, Option(help=_VAL_SIZE)]
 ValPerClass = Annotated[MaybeInt, Option("--val-images-per-class", help="Images: --val-size per class.")]
-_TRAIN_METHOD = "How hcdc makes S_train. Default: reach for graphs, random otherwise."
+_TRAIN_METHOD = "How hcdc makes S_train: any other --method. Default: reach for graphs, random otherwise."
 TrainMethod = Annotated[MaybeText, Option(help=_TRAIN_METHOD)]
 _VAL_METHOD = "How to make S_val: aligned, both, landscape, probes, weighted, same, random or real."
 ValMethod = Annotated[MaybeText, Option(help=_VAL_METHOD)]

@@ -8,7 +8,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -65,6 +65,20 @@ def last_line(done: str, following: str, json_file: Path | None = None) -> None:
     typer.echo(printable(f"{done}; next: {following}"), err=is_stdout(json_file))
 
 
+def report_command(result: Path) -> str:
+    """The command that shows a result, ready to copy; a result on stdout is in no file yet."""
+    if is_stdout(result):
+        return "save it as FILE.json, then hcdc report FILE.json --out report.html"
+    return f"hcdc report {quoted(result)} --out report.html"
+
+
+def written(path: Path | None) -> str:
+    """Where a result went, in words."""
+    if path is None:
+        return "nothing written"
+    return "wrote the result to stdout" if is_stdout(path) else f"wrote {path}"
+
+
 def evaluate_command(
     file: Path,
     imports: Sequence[str] | None = None,
@@ -73,10 +87,14 @@ def evaluate_command(
     truth_dataset: str | None = None,
 ) -> str:
     """The command that evaluates a condensed file, ready to copy."""
-    flags: list[tuple[str, object]] = [("--import", module) for module in imports or ()]
-    flags += [("--model", model), ("--truth", truth), ("--truth-dataset", truth_dataset)]
-    given = [f"{flag} {quoted(value)}" for flag, value in flags if value is not None]
-    return " ".join([f"hcdc evaluate {quoted(file)}", *given])
+    flags = {"--model": model, "--truth": truth, "--truth-dataset": truth_dataset}
+    return with_flags(f"hcdc evaluate {quoted(file)}", imports, flags)
+
+
+def with_flags(text: str, imports: Sequence[str] | None, flags: Mapping[str, object]) -> str:
+    """A command with the modules that it imports and those flags that have a value."""
+    given = [("--import", module) for module in imports or ()] + list(flags.items())
+    return " ".join([text, *(f"{flag} {quoted(value)}" for flag, value in given if value is not None)])
 
 
 def ask_first(seconds: float, yes: bool, quiet: bool) -> None:

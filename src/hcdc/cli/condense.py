@@ -97,6 +97,8 @@ def condense(
     made = plan(task, searched, **arguments)
     own = model if model is not None and ":" in model else None
     following = evaluate_command(out, imports, own, truth, truth_dataset)
+    if task.one_network(searched):
+        following = f"train on it in Python, hcdc.CondensedDataset.load('{out}')"
     if _already_there(out, made, force):
         done = f"{out} exists already and was made by this command, so nothing was done (--force repeats it)"
     else:

@@ -13,12 +13,13 @@ from hcdc.cli._arguments import check_inputs, check_writable, checked_device
 from hcdc.cli._show import (
     ask_first,
     last_line,
-    quoted,
+    report_command,
     say,
     show_findings,
     show_progress,
     show_table,
     write_json,
+    written,
 )
 from hcdc.core.errors import InputError
 from hcdc.core.plugins import load_attribute
@@ -80,7 +81,7 @@ def evaluate(
     write_json(result, found.to_json())
     show_table(summary_table([found]), quiet)
     show_findings([found], quiet)
-    last_line(f"wrote {result}", f"hcdc report {quoted(result)} --out report.html", result)
+    last_line(written(result), report_command(result), result)
 
 
 def _refuse_another(result: Path, small: hcdc.CondensedDataset, fresh: Any, seed: int, rivals: bool) -> None:

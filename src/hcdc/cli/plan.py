@@ -8,7 +8,7 @@ from hcdc.cli._app import command
 from hcdc.cli._arguments import check_inputs, check_writable, checked_device
 from hcdc.cli._clock import passed
 from hcdc.cli._interrupt import own_sentence
-from hcdc.cli._show import last_line, say, show_progress, write_json
+from hcdc.cli._show import last_line, say, show_progress, write_json, written
 from hcdc.core.told import plan_lines
 
 
@@ -55,4 +55,4 @@ def plan(
     if json_file is not None:
         write_json(json_file, found.to_json())
     following = "the same flags with 'hcdc search'" if found.pays else "see the verdict"
-    last_line("nothing written" if json_file is None else f"wrote {json_file}", following, json_file)
+    last_line(written(json_file), following, json_file)

@@ -20,7 +20,7 @@ from hcdc.cli._arguments import (
 )
 from hcdc.cli._clock import passed
 from hcdc.cli._interrupt import if_interrupted, kept_in, own_sentence
-from hcdc.cli._show import ask_first, is_stdout, last_line, quoted, say, show_progress, write_json
+from hcdc.cli._show import ask_first, last_line, report_command, say, show_progress, write_json, written
 from hcdc.core.errors import InputError
 from hcdc.core.found import Found
 from hcdc.core.plugins import load_attribute
@@ -67,6 +67,7 @@ def search(
     Example: hcdc search --dataset embedded --budget 2m --storage search.jsonl
     """
     from hcdc.cli._subject import chosen_subject
+    from hcdc.search import check_trials
 
     result = json_file or Path("search.json")
     check_writable("--json", result)
@@ -77,6 +78,7 @@ def search(
         model=model, imports=imports,
     )  # fmt: skip
     device = checked_device(device)
+    check_trials(trials)
     common: dict[str, Any] = {
         "budget": budget, "storage": place, "trials": trials, "device": device, "seed": seed,
     }  # fmt: skip
@@ -104,10 +106,7 @@ def search(
     found = _run(chosen, place, quiet, before)
     say([*(("rung", _rung(rung)) for rung in found.rungs), *found_lines(found)], quiet)
     write_json(result, found.to_json())
-    done, name = (
-        ("the JSON is on stdout", "FILE") if is_stdout(result) else (f"wrote {result}", quoted(result))
-    )
-    last_line(done, f"hcdc report {name} --out report.html", json_file)
+    last_line(written(result), report_command(result), json_file)
 
 
 def _copy_alone(file: Path, model: str | None, options: dict[str, Any]) -> Subject:
@@ -115,12 +114,13 @@ def _copy_alone(file: Path, model: str | None, options: dict[str, Any]) -> Subje
     from hcdc.cli._subject import Subject
     from hcdc.condensers import space_words, training_seconds
     from hcdc.evaluation import reopen_task
-    from hcdc.search import parse_budget
+    from hcdc.search import COPY_TRIALS, parse_budget
     from hcdc.spaces import from_spec
 
     small = hcdc.CondensedDataset.load(file)
     task = reopen_task(small, None if model is None else load_attribute(model))
-    space, trials, device = from_spec(small.meta["space"]), options["trials"] or 200, options["device"]
+    space, device = from_spec(small.meta["space"]), options["device"]
+    trials = options["trials"] or COPY_TRIALS
     recipe = hcdc.Recipe.from_dict(small.meta["calibrated_recipe"])
     each = training_seconds(task, space, recipe, device, len(small.train))
     limit = options["budget"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,24 @@ from hcdc.cli._arguments import (
     storage_file,
 )
 from hcdc.cli._interrupt import if_interrupted, kept_in, own_sentence
-from hcdc.cli._show import ask_first, last_line, quoted, say, show_progress, write_json
+from hcdc.cli._show import (
+    ask_first,
+    last_line,
+    quoted,
+    say,
+    show_progress,
+    with_flags,
+    write_json,
+    written,
+)
 from hcdc.core.errors import InputError
 from hcdc.core.plugins import load_attribute
 from hcdc.core.progress import duration
 from hcdc.core.records import device_name
 from hcdc.core.told import trust_lines
+
+TIE = "sha256"
+"""Key of a trust report that holds the hash of the condensed file."""
 
 
 @command
@@ -59,6 +72,9 @@ def trust(
     Trains a few configurations in full and compares the results, overall and per dimension. Example: hcdc
     trust --objective train.py:objective --rung short:0.25
     """
+    from hcdc.search import check_probes
+
+    check_probes(probes, against, confirm)
     design: dict[str, Any] = {"probes": probes, "against": against, "confirm": confirm, "seed": seed}
     asked: dict[str, Any] = {"groups": settings(group, "--group", GROUP), "k": k}
     if objective is not None:
@@ -89,7 +105,7 @@ def trust(
     from hcdc.search import trust_cost
     from hcdc.spaces import from_spec
 
-    result = json_file or file.with_name(f"{file.name.removesuffix('.hcdc')}.trust.json")
+    result = json_file or trust_path(file)
     check_writable("--json", result)
     check_inputs([("--json", result)], ("FILE", file), ("--truth", truth), model=model, imports=imports)
     device = checked_device(device)
@@ -114,8 +130,19 @@ def trust(
             cache=cache, progress=progress,
         )  # fmt: skip
     say(trust_lines(found), quiet)
-    write_json(result, found.to_json())
-    last_line(f"wrote {result}", f"hcdc search {quoted(file)} --trials 200", json_file)
+    write_json(result, {**found.to_json(), TIE: content_hash(file)})
+    following = with_flags(f"hcdc search {quoted(file)} --trials 200", imports, {"--model": model})
+    last_line(written(result), following, json_file)
+
+
+def trust_path(file: Path) -> Path:
+    """The trust report of a condensed file: ``NAME.trust.json`` beside ``NAME.hcdc``."""
+    return file.with_name(f"{file.name.removesuffix('.hcdc')}.trust.json")
+
+
+def content_hash(file: Path) -> str:
+    """What ties a report to the content of a condensed file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _of_objective(
@@ -157,6 +184,7 @@ def _of_objective(
         )
     say(trust_lines(found), quiet)
     write_json(result, found.to_json())
-    last_line(
-        f"wrote {result}", f"hcdc search --objective {quoted(objective)} --rungs {quoted(rung)}", json_file
-    )
+    dataset, target, split_seed = data
+    flags = {"--dataset": dataset, "--target": target, "--split-seed": split_seed or None}
+    following = f"hcdc search --objective {quoted(objective)} --rungs {quoted(rung)}"
+    last_line(written(result), with_flags(following, imports, flags), json_file)

@@ -11,6 +11,7 @@ from hcdc.core.errors import InputError
 from hcdc.core.labels import allocate_labels
 from hcdc.core.progress import Progress
 from hcdc.core.settings import Settings
+from hcdc.core.told import counted
 from hcdc.tasks import Task
 
 __all__ = ["Iterate", "Iterative", "Reducer", "allocate_labels"]
@@ -91,7 +92,7 @@ class Reducer(Settings, ABC):
         """Its main loop in words; empty if it has none."""
         settings = self.settings()
         names = [name for name in ("iterations", "epochs", "steps") if name in settings]
-        return f"{settings[names[0]]:,} {names[0]}" if names else ""
+        return counted(settings[names[0]], names[0].removesuffix("s")) if names else ""
 
     def seconds(self, task: Task, part: str, size: int) -> float | None:
         """Predicted seconds of `reduce` on the task's device, from a short trial; None if unpredictable."""

@@ -14,6 +14,7 @@ from hcdc.condensers._embeddings import EMBEDDINGS
 from hcdc.core.checkpoint import Checkpoint
 from hcdc.core.progress import Progress
 from hcdc.core.settings import setting
+from hcdc.core.told import counted
 from hcdc.tasks import Task
 
 
@@ -46,7 +47,7 @@ class Coreset(Reducer):
     def trains(self, task: Task) -> str:
         if not EMBEDDINGS[task.kind].network:
             return ""
-        return f"one {EMBEDDINGS[task.kind].network} trained for {self.steps} steps"
+        return f"one {EMBEDDINGS[task.kind].network} trained for {counted(self.steps, 'step')}"
 
     def loops(self) -> str:
         return ""

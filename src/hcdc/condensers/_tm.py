@@ -42,6 +42,7 @@ from hcdc.core.errors import HcdcError
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import derive, stream
 from hcdc.core.settings import setting
+from hcdc.core.told import counted
 from hcdc.datasets import Images
 from hcdc.networks import ConvNet, loss_gradient, loss_products
 from hcdc.tasks import ImageTask, Task
@@ -105,7 +106,7 @@ class TM(Iterative):
         return self.start_epochs + self.target_epochs - 1
 
     def trains(self, task: Task) -> str:
-        return f"{self.experts} experts trained for {self.expert_epochs} epochs"
+        return f"{counted(self.experts, 'expert')} trained for {counted(self.expert_epochs, 'epoch')}"
 
     def seconds(self, task: Task, part: str, size: int) -> float:
         """From one step of an expert and one student step, forwards and backwards."""

@@ -283,6 +283,7 @@ class CondensedDataset:
             ("task", _text(meta.get("task"))),
             ("space", _text(meta.get("space"))),
             ("method", _text(meta.get("method"))),
+            ("train method", _text(meta.get("train_method"))),
             ("settings", _text(meta.get("settings"))),
             ("train", self.train.describe()),
             ("learned beside", _learned(meta)),

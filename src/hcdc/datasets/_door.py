@@ -128,13 +128,14 @@ def reopen(description: Mapping[str, Any], download: bool = True) -> Dataset:
     if "source" not in origin:
         raise InputError(
             f"the data '{description.get('name')}' was passed in memory, so it cannot be read again "
-            "from the condensed file; pass the data itself in Python, hcdc.evaluate(copy, task=...)"
+            "from the condensed file; pass a task on it in Python, hcdc.evaluate(copy, task=...) or "
+            "copy.score(config, task=...)"
         )
     source = origin.pop("source")
     if _plain(source) not in (*map(_plain, NAMES), *READERS) and not os.path.exists(source):
         raise InputError(
             f"the data '{source}', from which the condensed file was made, does not exist; put it back, or "
-            "pass a task on the data in Python, hcdc.evaluate(copy, task=...)"
+            "pass a task on the data in Python, hcdc.evaluate(copy, task=...) or copy.score(config, task=...)"
         )
     data = load(source, download=download, **origin)
     found, wanted = data.fingerprint(), description.get("fingerprint")

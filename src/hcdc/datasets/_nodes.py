@@ -185,8 +185,8 @@ def _finite(x: Any, name: str) -> None:
     else:
         node, column = divmod(int(bad[0]), x.shape[1])
     raise InputError(
-        f"{name}: features hold NaN or infinity in {len(bad)} places, the first at node {node}, column "
-        f"{column}; fill or drop them first"
+        f"{name}: features hold NaN or infinity in {len(bad)} place{'s' * (len(bad) > 1)}, the first at node "
+        f"{node}, column {column}; fill or drop them first"
     )
 
 

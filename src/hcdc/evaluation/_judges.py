@@ -52,12 +52,11 @@ def checked_judges(
             raise InputError(f"{name} {text}: give a whole number" + ("" if name == "seed" else OR_LIST))
     if seed < 0:
         raise InputError(f"seed {seed}: at least 0 is needed")
-    if task.one_network:
-        raise InputError(
-            f"{task.one_network}, so there is nothing to rank; make the copy with model 'space' or with your "
-            "own model"
-        )
     space = from_spec(small.meta["space"])
+    if why := task.one_network(space):
+        raise InputError(
+            f"{why}, so there is nothing to rank; make the copy with model 'space' or with your own model"
+        )
     if isinstance(candidates, Sequence):
         _check_listed(candidates, space, [small, *others])
         return list(candidates), 0

@@ -83,7 +83,9 @@ def draw_graph(adjacency: Any, labels: Any) -> Any:
     order = np.argsort(labels, kind="stable")
     figure = new_figure(5.2, 4.6)
     axes = figure.add_subplot()
-    shown = axes.imshow(np.abs(adjacency)[order][:, order], cmap="Greys", vmin=0, interpolation="none")
+    weights = np.abs(adjacency)[order][:, order]
+    most = weights.max() or 1.0  # without edges all of it is white
+    shown = axes.imshow(weights, cmap="Greys", vmin=0, vmax=most, interpolation="none")
     bounds = np.flatnonzero(np.diff(labels[order])) + 0.5
     for bound in bounds:
         axes.axhline(bound, color="#D55E00", linewidth=0.6)

@@ -65,11 +65,13 @@ def draw_ladder(found: Found) -> Any:
     places = range(len(rungs))
     axes.barh(places, [rung.candidates for rung in rungs], height=0.6, color=COLOURS[0])
     for place, rung in zip(places, rungs):
-        axes.text(rung.candidates, place, f" {rung.candidates:,} in {rung.seconds:,.0f} s", va="center")
+        spent = f"{rung.seconds:,.{1 if rung.seconds < 10 else 0}f} s"
+        axes.text(rung.candidates, place, f" {rung.candidates:,} in {spent}", va="center")
     axes.set_yticks(places, [literal(rung.name) for rung in rungs])
     axes.invert_yaxis()
     axes.margins(x=0.2)
     axes.set_xlim(left=0)
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("candidates scored")
     plain(axes)
     return figure

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hcdc.core.found import Found
+from hcdc.core.progress import duration
 from hcdc.core.told import found_lines
 from hcdc.reporting._found import RUNG_HEADINGS, TWO_COLUMNS, chain, rung_cells, where_seconds_went
 from hcdc.reporting._found_copies import copy_figures, found_copies
@@ -61,8 +62,8 @@ def write_search_report(
 
 
 def _asked(found: Found) -> str:
-    spent = f"{found.seconds:,.0f} s"
-    return f"searched for {spent}" + ("" if found.budget is None else f" of {found.budget:,.0f} s allowed")
+    allowed = "" if found.budget is None else f" of {found.budget:,.0f} s allowed"
+    return f"searched for {duration(found.seconds)}{allowed}"
 
 
 def _box(found: Found) -> str:

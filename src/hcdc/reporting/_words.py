@@ -76,11 +76,11 @@ def _gain_text(evaluation: Evaluation, first: Scores, second: Scores) -> str:
 def _kind(evaluation: Evaluation) -> str:
     """What kind of validation set the file has."""
     method = evaluation.val_method
-    if method in ("aligned", "both", "probes"):
+    if method in ("aligned", "both", "landscape", "probes"):
         return "learned"
     if method == "weighted":  # real examples, learned weights
         return "weighted"
-    drawn = method == "random" or evaluation.train_method == "random"
+    drawn = method == "random" or (method, evaluation.train_method) == ("same", "random")
     return "small random" if drawn else "condensed"
 
 

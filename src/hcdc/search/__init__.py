@@ -11,6 +11,7 @@ from hcdc.core.found import Found, RungReport, SearchCost
 from hcdc.core.planned import RungPlan, SearchPlan
 from hcdc.datasets import FullData, TrialData
 from hcdc.search import searchers
+from hcdc.search._copy_alone import COPY_TRIALS
 from hcdc.search._dimensions import described, from_dimension, to_dimension
 from hcdc.search._distributions import (
     CategoricalDistribution,
@@ -29,14 +30,15 @@ from hcdc.search._prepare import USUAL_BUDGET, parse_budget, prepare
 from hcdc.search._problem import Outcome, Problem, Rung
 from hcdc.search._ray import RayExecutor, ray_cluster, ray_task
 from hcdc.search._sampler import Sampler
-from hcdc.search._search import search
+from hcdc.search._search import check_trials, search
 from hcdc.search._settings import LadderSettings
 from hcdc.search._store import LineStore, Store, file_name, open_store
 from hcdc.search._task_problem import TaskProblem
 from hcdc.search._trial import Trial, TrialPruned
-from hcdc.search._trust import USUAL_RUNG, trust, trust_cost, trust_seconds
+from hcdc.search._trust import USUAL_RUNG, check_probes, trust, trust_cost, trust_seconds
 
 __all__ = [
+    "COPY_TRIALS",
     "USUAL_BUDGET",
     "USUAL_RUNG",
     "CategoricalDistribution",
@@ -65,6 +67,8 @@ __all__ = [
     "Trial",
     "TrialData",
     "TrialPruned",
+    "check_probes",
+    "check_trials",
     "described",
     "distribution",
     "file_name",

@@ -27,6 +27,8 @@ from hcdc.spaces import from_spec
 
 POOL, DRAWS = 400, 48
 """Proposals per step in an infinite space, and posterior draws."""
+COPY_TRIALS = 200
+"""Configurations of a search on a copy alone, by default."""
 BLIND = 1 / 3
 """Share of the trials that are drawn at random."""
 ALONE = "the copy alone chose it; 'hcdc evaluate' or 'hcdc trust' measure how far its ranking can be believed"

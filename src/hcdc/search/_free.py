@@ -51,8 +51,8 @@ class FreeRung(Rung):
         every = self.space.candidates()
         if every is None:
             raise self._refusal(f"every candidate would be scored, and {space} has endless ones")
-        if self.task.one_network:
-            raise self._refusal(self.task.one_network)
+        if why := self.task.one_network(self.space):
+            raise self._refusal(why)
         if all(dimension.read_by == "recipe" for dimension in self.space.dimensions()):
             raise self._refusal(f"the networks of {space} differ in their training alone")
         for score in map(free_score, asked):

@@ -83,6 +83,10 @@ def prepare(
     task: Any = subject
     if not isinstance(task, Task):
         raise InputError(f"the space belongs to a task, and {type(task).__name__} is none; pass an hcdc.Task")
+    if why := task.one_network(over):
+        raise InputError(
+            f"{why}, so there is nothing to search; choose space 'training', model 'space' or your own model"
+        )
     if pruner is not None:
         raise InputError(WITH_TASK)
     if truth is not None:

@@ -16,7 +16,7 @@ from hcdc.core.found import Found
 from hcdc.core.progress import Progress
 from hcdc.core.seeds import check_seed, check_whole
 from hcdc.datasets import CondensedDataset, FullData
-from hcdc.search._copy_alone import search_copy
+from hcdc.search._copy_alone import COPY_TRIALS, search_copy
 from hcdc.search._executor import Executor, Objective
 from hcdc.search._groups import check_groups, parse_groups
 from hcdc.search._known import known_outcomes, known_results, unread_columns
@@ -96,10 +96,7 @@ def search(
     begun = time.perf_counter() - (0.0 if progress is None else progress.before)
     seconds = parse_budget(USUAL_BUDGET if budget is None else budget)
     check_seed(seed)
-    if trials is not None and trials < 2:
-        raise InputError(f"trials {trials}: at least 2 configurations are needed to choose from")
-    if trials is not None:
-        check_whole("trials", trials, 2)
+    check_trials(trials)
     if over is None and not isinstance(subject, (CondensedDataset, str, os.PathLike)):
         raise InputError(
             f"{type(subject).__name__} alone cannot be searched: pass a task and its space, an objective and "
@@ -117,7 +114,7 @@ def search(
         )  # fmt: skip
         small = loaded_copy(subject)  # type: ignore[arg-type]
         limit = None if budget is None else seconds
-        return search_copy(small, trials or 200, limit, seed, store, device, progress)
+        return search_copy(small, trials or COPY_TRIALS, limit, seed, store, device, progress)
     declared = parse_groups(groups)
     problem = prepare(subject, over, copies, rungs, truth, device, seed, executor, pruner)  # type: ignore[arg-type]
     problem.groups = declared
@@ -147,6 +144,14 @@ def search(
     )
     store.note(finished, found.to_json())
     return found
+
+
+def check_trials(trials: int | None) -> None:
+    """Refuse fewer configurations than a choice needs; None is the default."""
+    if trials is not None and trials < 2:
+        raise InputError(f"trials {trials}: at least 2 configurations are needed to choose from")
+    if trials is not None:
+        check_whole("trials", trials, 2)
 
 
 def _refuse_unused(**given: Any) -> None:

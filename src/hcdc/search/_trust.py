@@ -103,12 +103,7 @@ def trust(
         Agreement overall, among survivors and per dimension, with intervals and a verdict.
     """
     check_seed(seed)
-    check_whole("probes", probes, 0)
-    if probes < FEWEST:
-        raise InputError(
-            f"probes {probes}: at least {FEWEST} are needed for an interval, and {ENOUGH} to trust a stand-in"
-        )
-    _check_confirm(against, confirm, probes)
+    check_probes(probes, against, confirm)
     _kept_share(k, probes)
     design = Design(probes, against, confirm, parse_groups(groups), seed, k)
     progress = progress or usual_progress()
@@ -185,7 +180,13 @@ def _like_these(found: Trust) -> Trust:
     return dataclasses.replace(found, verdict=verdict, why=why, uniform=False, dimensions=dimensions)
 
 
-def _check_confirm(against: str, confirm: int, probes: int) -> None:
+def check_probes(probes: int, against: str = "full", confirm: int = 0) -> None:
+    """Refuse a design that measures nothing; the arguments are those of `trust`."""
+    check_whole("probes", probes, 0)
+    if probes < FEWEST:
+        raise InputError(
+            f"probes {probes}: at least {FEWEST} are needed for an interval, and {ENOUGH} to trust a stand-in"
+        )
     check_whole("confirm", confirm, 0)
     if against == "full" and confirm:
         raise InputError(
@@ -225,7 +226,7 @@ def trust_cost(
     device: torch.device | str = "cpu",
 ) -> Cost:
     """What `trust` will cost for a copy of this task, its trials on the copy included, from a few steps."""
-    _check_confirm(against, confirm, probes)
+    check_probes(probes, against, confirm)
     space, recipe = from_spec(small.meta["space"]), Recipe.from_dict(small.meta["full_recipe"])
     trained = [r for r in _copy_rungs(small, task, against, device, 0)[:-1] if isinstance(r, TrainedRung)]
     full = 0 if truth is not None else probes if against == "full" else confirm
@@ -248,7 +249,7 @@ def trust_seconds(
     known: Any = None,
 ) -> float:
     """Seconds that `trust` should take for an objective, from a few timed trials, with ``known`` from one."""
-    _check_confirm(against, confirm, probes)
+    check_probes(probes, against, confirm)
     problem = _problem(objective, full, rung, against)
     if known is not None:
         results = _results(known, full, against)

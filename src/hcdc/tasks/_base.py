@@ -468,9 +468,8 @@ class Task(ABC):
 
     # --- candidates -----------------------------------------------------------------------------------------
 
-    @property
-    def one_network(self) -> str:
-        """Why all candidates of a space would be the same network; empty if they differ."""
+    def one_network(self, space: Space) -> str:
+        """Why all candidates of a space would be the same; empty if they differ."""
         return ""
 
     def network(self, space: Space, config: Config) -> Network:

@@ -173,9 +173,8 @@ class ImageTask(Task):
         """Whether networks come from a user's factory."""
         return not isinstance(self.model, str)
 
-    @property
-    def one_network(self) -> str:
-        if self.model != "convnet":
+    def one_network(self, space: Space) -> str:
+        if self.model != "convnet" or space.plain:  # a plain space trains it differently
             return ""
         return "model 'convnet' is one network for all candidates of a space"
 

@@ -18,7 +18,7 @@ from hcdc.spaces import TRAINING, Box, Space
 from hcdc.tasks._base import NETWORK_SETTINGS, PARTS, Task
 from hcdc.tasks._registry import register_task
 
-MODELS = ("ridge", "logistic", "mlp")
+MODELS = ("linear", "ridge", "logistic", "mlp")
 PENALTIES = ("per-feature", "single")
 MOST_LANES, AT_ONCE = 256, 2**20
 """Most candidates trained at once, and the most numbers of rows and hidden units that all of them take up."""
@@ -37,7 +37,7 @@ class TableTask(Task):
 
     Args:
         data: The table.
-        model: ``"ridge"`` (linear, values), ``"logistic"`` (linear, classes) or ``"mlp"`` (hidden tanh
+        model: ``"linear"`` (``"ridge"`` for values, ``"logistic"`` for classes) or ``"mlp"`` (hidden tanh
             layers, with dropout after each in training; values or classes).
         width: Hidden units of each layer of the network.
         weight_decay: w, the penalty of parameters without a lambda (biases, later layers).
@@ -57,7 +57,7 @@ class TableTask(Task):
     def __init__(
         self,
         data: TableData,
-        model: str = "logistic",
+        model: str = "linear",
         width: int = 16,
         weight_decay: float = 1e-4,
         penalty: str = "per-feature",
@@ -72,6 +72,8 @@ class TableTask(Task):
             raise unknown_name("model", model, MODELS)
         if penalty not in PENALTIES:
             raise unknown_name("penalty", penalty, PENALTIES)
+        if model == "linear":
+            model = "ridge" if data.num_classes is None else "logistic"
         if model == "ridge" and data.num_classes is not None:
             raise InputError(
                 "model 'ridge' predicts values, but this table has classes; choose 'logistic' or 'mlp'"
@@ -168,8 +170,7 @@ class TableTask(Task):
     @classmethod
     def from_flags(cls, data: TableData, model: str = "linear", **flags: Any) -> TableTask:
         """``model``: ``linear`` (ridge or logistic regression) or ``mlp``."""
-        linear = "ridge" if data.num_classes is None else "logistic"
-        return cls(data, linear if model == "linear" else model, **flags)
+        return cls(data, model, **flags)
 
     def lanes(self, data: Rows, device: torch.device | str) -> int:
         """More lanes for smaller tables, whose steps would otherwise be overhead."""

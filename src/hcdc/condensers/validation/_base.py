@@ -135,9 +135,9 @@ class Validation(Settings, ABC):
 
     def refuse(self, task: Task, space: Space, seed: int) -> None:
         """Refuse a task or a space that this way cannot serve, before any work."""
-        if self.learned and task.one_network:
+        if self.learned and (why := task.one_network(space)):
             raise InputError(
-                f"{task.one_network}, so there is no order to learn; leave it out, or choose val_method "
+                f"{why}, so there is no order to learn; leave it out, or choose val_method "
                 "'same', 'random' or 'real'"
             )
 

@@ -169,7 +169,7 @@ def probing_cost(plan: Plan, config: Probing, task: Task, device: torch.device |
     """The cost of probes and companions: trainings on the copy, and full-data results."""
     space, probes, seeds = plan.space, config.probes, plan.calibrated.seeds
     count = probes + len(companion_configs(space, probes, config.companions, plan.seed))
-    words = f"{count} candidates trained {seeds} times each on the copy"
+    words = f"{count} candidates trained {'once' if seeds == 1 else f'{seeds} times'} each on the copy"
     if config.calibrate:
         recipes = len(task.recipes_around(plan.calibrated))
         words += f", {probes} of them by {recipes} recipes before"

@@ -129,11 +129,16 @@ class Filters80(Reproduction):
             pairs = scores_of(records, in_order)
             for name, values in figures.items():
                 paper, _ = PAPER.get((graph, name), ("", ""))
-                pick = mean_text([100 * value for value in picks[name]], 1)
+                pick = run_text([100 * value for value in picks[name]], 1)
                 place = standings(figures, picks, "hcdc", TITLES) if name == "hcdc" else ""
-                ranked = mean_text(values), paper, mean_text(pairs[name])
+                ranked = run_text(values), paper, run_text(pairs[name])
                 rows.append([graph, TITLES.get(name, name), *ranked, pick, place])
         return Table(head, rows)
+
+
+def run_text(values: Sequence[float], digits: int = 2) -> str:
+    """`mean_text` of a ranking that was run, so a figure that is missing is undefined."""
+    return mean_text(values or [math.nan], digits)
 
 
 def scores_of(

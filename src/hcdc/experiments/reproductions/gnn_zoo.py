@@ -24,11 +24,10 @@ from hcdc.experiments.reproductions._frame import (
     Table,
     Unit,
     Work,
-    mean_text,
     register,
 )
 from hcdc.experiments.reproductions._graphs import METHODS, TITLES, by_graph, graph_sizes, graph_task
-from hcdc.experiments.reproductions.filters_80 import QUICK, scores_of, short
+from hcdc.experiments.reproductions.filters_80 import QUICK, run_text, scores_of, short
 from hcdc.experiments.standing import standing
 from hcdc.spaces import GNNZoo, Space
 from hcdc.truth import Truth
@@ -151,7 +150,7 @@ class Zoo(Reproduction):
         for graph, records in by_graph(found).items():
             figures, picks = scores_of(records, "spearman"), scores_of(records, "selected_test_accuracy")
             for name, values in figures.items():
-                pick = mean_text([100 * value for value in picks[name]], 1)
+                pick = run_text([100 * value for value in picks[name]], 1)
                 place = standing(figures, "hcdc", TITLES) if name == "hcdc" else ""
-                rows.append([graph, TITLES.get(name, name), mean_text(values), "none", pick, place])
+                rows.append([graph, TITLES.get(name, name), run_text(values), "none", pick, place])
         return Table(head, rows, ["the paper describes these networks, but prints no correlation for them"])
