@@ -4,6 +4,7 @@ import copy
 import itertools
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -23,7 +24,8 @@ from hcdc.experiments.reproductions import (
     parse_shard,
     reproduce,
 )
-from hcdc.experiments.reproductions._frame import mean_text
+from hcdc.experiments.reproductions._frame import SEEDS, mean_text
+from hcdc.experiments.reproductions._run import key, read
 from hcdc.experiments.standing import standing
 from hcdc.spaces import NASBenchGraph, operations
 from hcdc.truth import COLUMNS, GRAPH_COLUMNS, GRAPHS
@@ -202,6 +204,16 @@ def test_the_list_has_every_name_and_the_records_that_exist(tmp_path, monkeypatc
     for row in rows.values():
         assert tuple(row["scales"]) == SCALES
         assert row["scales"]["smoke"]["units"] <= row["scales"]["paper"]["units"]
+
+
+def test_what_small_takes_is_what_its_records_took():
+    """Recorded on shared cores, so up to half as much again."""
+    folder = Path(__file__).parents[2] / "records"
+    for name, kind in REPRODUCTIONS.items():
+        small, file = kind.scales["small"], folder / f"{name}.jsonl"
+        seconds = {key(r["unit"]): r["seconds"] for r in read(file, kind) if "unit" in r}
+        units = map(key, kind.at("small").units(range(SEEDS, SEEDS + small.seeds)))
+        assert sum(seconds.get(unit, 0.0) for unit in units) <= 1.5 * small.seconds, name
 
 
 def test_hypergradients_are_the_slopes_of_the_drawn_curve(tmp_path):

@@ -33,7 +33,7 @@ class AdjacencyOverfit(GCNAccuracy):
     title = "a GCN on graphs condensed with a learned adjacency or none"
     scales: ClassVar = {
         "smoke": GCNAccuracy.scales["smoke"],
-        "small": Scale({"graphs": ("cora:35", "citeseer:30")}, takes="five minutes on one core"),
+        "small": Scale({"graphs": ("cora:35", "citeseer:30")}, takes="ten minutes on one core"),
         "paper": Scale(seeds=5, takes="hours on one core"),
     }
 

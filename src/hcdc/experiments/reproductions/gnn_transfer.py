@@ -88,7 +88,7 @@ class GNNTransfer(Reproduction):
                 "recipe": {"steps": 3, "seeds": 1},
             }
         ),
-        "small": Scale({"graphs": ("cora:35",)}, 3, takes="ten minutes on one core"),
+        "small": Scale({"graphs": ("cora:35",)}, 3, takes="twenty minutes on one core"),
         "paper": Scale({"matching": {"epochs": 200}}, 5, "hours on one core"),
     }
 

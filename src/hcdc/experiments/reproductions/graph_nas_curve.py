@@ -87,7 +87,7 @@ class GraphNASCurve(Reproduction):
                 "graphs": ("cora:35",), "trials": 60, "whole_trials": 8, "options": {"probes": 8},
                 "recipe": {"seeds": 1, "steps": 60},
             },
-            takes="ten minutes on one core",
+            takes="twenty minutes on one core",
         ),
         "paper": Scale(seeds=3, takes="a day on a GPU"),
     }  # fmt: skip

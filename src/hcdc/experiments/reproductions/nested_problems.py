@@ -85,7 +85,7 @@ class NestedProblems(Reproduction):
     axes = ()
     scales: ClassVar = {
         "smoke": Scale({"rows": 12, "points": 3, "judges": 4, "inner": 4, "outer": 2}),
-        "small": Scale(seeds=10, takes="a minute on one core"),
+        "small": Scale(seeds=10, takes="two minutes on one core"),
         "paper": Scale(seeds=20, takes="minutes on one core"),
     }
 
