@@ -45,10 +45,10 @@ def test_the_search_after_trust_brings_what_the_copy_needs(place, capsys):
 
 
 def test_the_search_after_trust_in_an_objective_has_its_data(place, capsys):
-    (place / "bare.py").write_text(NO_DATA)
+    (place / "no_data.py").write_text(NO_DATA)
     rows = ("--dataset", "rows.csv", "--target", "label", "--split-seed", "1")
     code, out, err = hcdc_run(
-        capsys, "trust", "--objective", "bare.py:objective", *rows, "--rung", "short:0.5", "--probes", "4"
+        capsys, "trust", "--objective", "no_data.py:objective", *rows, "--rung", "short:0.5", "--probes", "4"
     )
     assert code == 0, err
     following = _following(out)

@@ -102,7 +102,7 @@ def test_json_on_stdout_is_all_that_is_there(place, capsys, command):
     assert json.loads(out)["rungs"]
     assert "loading" in err
     assert "training" in err
-    assert "hcdc report FILE --out" in err or command == "plan"
+    assert "hcdc report FILE.json --out" in err or command == "plan"
 
 
 def test_an_objective_takes_a_data_set_by_name(place, capsys):
