@@ -86,7 +86,8 @@ def test_gain_is_paired_over_seeds():
     found += [made(0, 0.2, "kcenter", size=60, dataset="citeseer")]  # no HCDC there
     assert body(graph_tables.gain_table(found)) == {
         "random": [
-            "+0.200 [-0.431, +0.831]", "not run", "-0.150 (1 of 5 seeds)", "not run", "not run", "not run",
+            "+0.200 [-0.431, +0.831] (2 of 5 seeds)", "not run", "-0.150 (1 of 5 seeds)", "not run",
+            "not run", "not run",
         ],
         "K-Center": ["not run"] * 6,
         graph_tables.RIVALS["real-val"]: ["undefined", *NOT_RUN],

@@ -176,8 +176,8 @@ def gain_table(found: Sequence[Record]) -> str:
                 row.append("undefined" if gains else "not run")
                 continue
             mean, interval = mean_interval(gains)
-            bounds = f"[{interval.low:+.3f}, {interval.high:+.3f}]" if len(gains) > 1 else "(1 of 5 seeds)"
-            row.append(f"{mean:+.3f} {bounds}")
+            bounds = f" [{interval.low:+.3f}, {interval.high:+.3f}]" if len(gains) > 1 else ""
+            row.append(f"{mean:+.3f}{bounds}" + ("" if len(gains) >= 5 else f" ({len(gains)} of 5 seeds)"))
         rows.append(row)
     return table_text(["HCDC's gain over", *head(COLUMNS)], rows)
 

@@ -24,6 +24,8 @@ from hcdc.spaces import PolynomialFilter
 
 BIASED: Config = {"lambda_0": -1.0, "lambda_1": 1.0}
 """The filter proportional to L; 0 where lmax = 2, as on Cora."""
+ROWS = 3
+"""Most seeds that the figure shows."""
 
 
 @register
@@ -69,22 +71,32 @@ class GNNManifold(Filters80):
         return Table(head, rows)
 
     def draw(self, found: Sequence[Record]) -> Any:
-        """One panel per graph and method, of the first seed."""
-        shown = {(r["unit"]["dataset"], r["unit"]["size"], r["label"]): r for r in reversed(found)}
-        figure = new_figure(0.8 + 3.6 * len(shown), 4.0)
-        for k, (graph, record) in enumerate(reversed(shown.items()), 1):
-            axes = figure.add_subplot(1, len(shown), k)
+        """A row per seed, a column per graph and method, of the first `ROWS` seeds."""
+        seeds = sorted({r["unit"]["seed"] for r in found})[:ROWS]
+        columns = list(dict.fromkeys(_column(r) for r in found))
+        figure = new_figure(0.8 + 3.6 * len(columns), 4.0 * len(seeds))
+        for record in found:
+            if (seed := record["unit"]["seed"]) not in seeds:
+                continue
+            at = seeds.index(seed) * len(columns) + columns.index(_column(record))
+            axes = figure.add_subplot(len(seeds), len(columns), at + 1)
             across, up = accuracies(record)
             axes.scatter(across[1:], up[1:], s=16, color="#0072B2", alpha=0.65, linewidths=0)
             biased = "biased point, C = (2/λmax - 1) L"
             axes.scatter(across[:1], up[:1], s=50, color="#D00000", label=biased)
-            dataset, size, method = graph
-            axes.set_title(f"{dataset}, {size} nodes by {TITLES.get(method, method)}", fontsize=10)
+            dataset, size, method = _column(record)
+            words = f"{dataset}, {size} nodes by {TITLES.get(method, method)}, seed {seed}"
+            axes.set_title(words, fontsize=10)
             axes.set_xlabel("accuracy on the condensed graph, %")
             axes.set_ylabel("accuracy on the original graph, %")
             axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16))
             plain(axes)
         return figure
+
+
+def _column(record: Record) -> tuple[Any, ...]:
+    unit = record["unit"]
+    return unit["dataset"], unit["size"], record["label"]
 
 
 def accuracies(record: Record) -> tuple[Any, Any]:
