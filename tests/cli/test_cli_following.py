@@ -17,7 +17,7 @@ def place(tmp_path, monkeypatch, capsys):
     x = np.random.default_rng(0).normal(size=(120, 2))
     rows = [f"{a:.3f},{b:.3f},{int(a + b > 0)}" for a, b in x]
     (tmp_path / "rows.csv").write_text("\n".join(["a,b,label", *rows]) + "\n")
-    (tmp_path / "brought.py").write_text("")
+    (tmp_path / "carried.py").write_text("")
     _condense(capsys)
     return tmp_path
 
@@ -38,10 +38,10 @@ def _following(text):
 
 def test_the_search_after_trust_brings_what_the_copy_needs(place, capsys):
     code, out, err = hcdc_run(
-        capsys, "trust", "a.hcdc", "--probes", "4", "--import", "brought.py", "--device", "cpu"
+        capsys, "trust", "a.hcdc", "--probes", "4", "--import", "carried.py", "--device", "cpu"
     )
     assert code == 0, err
-    assert _following(out) == ["search", "a.hcdc", "--trials", "200", "--import", "brought.py"]
+    assert _following(out) == ["search", "a.hcdc", "--trials", "200", "--import", "carried.py"]
 
 
 def test_the_search_after_trust_in_an_objective_has_its_data(place, capsys):

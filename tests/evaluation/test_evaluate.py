@@ -924,7 +924,7 @@ def test_another_task_than_that_of_the_copy_is_refused():
 
 
 def test_data_handed_over_in_memory_cannot_be_read_again():
-    with pytest.raises(InputError, match="pass the data itself"):
+    with pytest.raises(InputError, match=r"pass a task on it in Python, hcdc.evaluate\(copy, task=...\)"):
         evaluate(copy_of(), candidates=4)
 
 
