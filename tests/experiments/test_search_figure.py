@@ -30,7 +30,7 @@ def test_panels_have_the_methods_with_records_at_the_budget():
     ]
     figure = draw_search([*runs, made("random", [[10.0, 0.5]], pool="physics", budget=1391)])
     (axes,) = figure.axes
-    assert axes.get_title() == "small ResNet, CIFAR-10"
+    assert axes.get_title() == "small ResNet"
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["hcdc", "random search"]
     random, ladder = axes.lines
     assert ladder.get_color() == LINES["ladder"][1]

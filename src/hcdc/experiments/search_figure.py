@@ -17,14 +17,14 @@ from hcdc.experiments.search_tables import Array, Record, Runs, normalised, step
 from hcdc.reporting import new_figure, plain, write_figure
 
 PANELS: Mapping[str, tuple[str, float]] = {
-    "nas201-cifar10": ("CIFAR-10, 4,929 cells", 1800),
-    "nas201-cifar100": ("CIFAR-100, 4,929 cells", 1800),
-    "nas201-imagenet16": ("ImageNet16-120, 4,929 cells", 1800),
-    "nasbench-graph": ("NAS-Bench-Graph, 8 graphs", 5400),
-    "lcbench": ("LCBench, 34 tables", 5400),
-    "rbv2_xgboost": ("boosted trees, 119 tables", 5400),
-    "flights": ("flights, boosted trees", 244),
-    "resnet": ("small ResNet, CIFAR-10", 38),
+    "nas201-cifar10": ("CIFAR-10 cells", 1800),
+    "nas201-cifar100": ("CIFAR-100 cells", 1800),
+    "nas201-imagenet16": ("ImageNet16-120 cells", 1800),
+    "nasbench-graph": ("NAS-Bench-Graph", 5400),
+    "lcbench": ("LCBench", 5400),
+    "rbv2_xgboost": ("xgboost", 5400),
+    "flights": ("flights", 244),
+    "resnet": ("small ResNet", 38),
     "physics": ("graph networks, Physics", 1391),
     "physics-filters": ("graph filters, Physics", 122),
 }
@@ -41,7 +41,7 @@ LINES: Mapping[str, tuple[str, str, str]] = {
 """Words, colour and style of the methods that are drawn; the ladder lies on top."""
 LEAST, MOST = 0.004, 1.5
 """Limits of the regret: a mean below the least is drawn there."""
-COLUMNS = 5
+COLUMNS = 4
 
 
 def mean_curve(runs: Iterable[Record], times: Array) -> Array:
@@ -60,10 +60,10 @@ def draw_search(found: Sequence[Record]) -> Any | None:
     if not pools:
         return None
     rows = -(-len(pools) // COLUMNS)
-    figure = new_figure(2.6 * COLUMNS, 2.5 * rows + 0.9)
+    figure = new_figure(2.2 * COLUMNS, 2.0 * rows + 0.6)
     named: dict[str, Any] = {}
-    for place, (pool, runs) in enumerate(pools.items(), 1):
-        axes = figure.add_subplot(rows, COLUMNS, place)
+    for number, (pool, runs) in enumerate(pools.items(), 1):
+        axes = figure.add_subplot(rows, COLUMNS, number)
         title, budget = PANELS[pool]
         price = runs.of("ladder", budget)[0]["prices"]["full"]
         times = np.linspace(0, budget, 400)
@@ -77,14 +77,14 @@ def draw_search(found: Sequence[Record]) -> Any | None:
         axes.set_ylim(LEAST * 0.8, MOST)
         axes.set_yticks([0.01, 0.1, 1], ["0.01", "0.1", "1"])
         axes.set_xlim(0, budget / price)
-        axes.set_title(title, fontsize=10)
+        axes.set_title(title, fontsize=9)
         plain(axes)
     figure.supxlabel("time, in full trainings", fontsize=10)
     figure.supylabel("regret of the pick so far (1: the median candidate)", fontsize=10)
     order = [words for words, _, _ in [*LINES.values()][::-1] if words in named]
-    figure.legend(
-        [named[words] for words in order], order, loc="outside upper center", ncols=4, frameon=False
-    )
+    place, columns = ("lower right", 1) if len(pools) % COLUMNS else ("outside upper center", 3)
+    lines = [named[words] for words in order]
+    figure.legend(lines, order, loc=place, ncols=columns, frameon=False)
     return figure
 
 
