@@ -54,4 +54,14 @@ def test_the_table_counts_intervals_that_hold_and_verdicts():
     assert cells == [
         ["LCBench, 1800 s", "the next stand-in", "1", "6", "0 % / 0.30", "-", "-", "-"],
         ["LCBench, 1800 s", "full trainings", "3", "6", "67 % / 0.20", "50 %", "50 %", "50 % of 2"],
+        [
+            "all of these with at least 5 audits",
+            "either",
+            "4",
+            "6",
+            "50 % / 0.25",
+            "50 %",
+            "50 %",
+            "50 % of 2",
+        ],
     ]

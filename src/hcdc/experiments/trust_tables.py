@@ -71,6 +71,10 @@ POOLS = {
 """Pools of protocol ``search-trust`` in words."""
 
 
+ENOUGH, MANY = 5, 13
+"""Audits from which all searches are summed up: where an interval says something, and the upper end."""
+
+
 def searches_table(found: Sequence[Record]) -> str:
     """Coverage of the intervals that searches report, by pool, budget and what they are measured against."""
     groups: dict[tuple[int, float, bool], list[Record]] = {}
@@ -80,24 +84,31 @@ def searches_table(found: Sequence[Record]) -> str:
             groups.setdefault(key, []).append(row)
     rows = []
     for (pool, budget, last), some in sorted(groups.items()):
-        trusted, high = [r for r in some if _trusted(r)], [r for r in some if r["truth"] >= HIGH]
-        wrong = [r for r in trusted if r["truth"] < LEVEL]
-        width = np.median([r["interval"][1] - r["interval"][0] for r in some])
-        rows.append(
-            [
-                f"{list(POOLS.values())[pool]}, {budget:g} s",
-                "full trainings" if last else "the next stand-in",
-                f"{len(some):,}",
-                f"{np.median([r['probes'] for r in some]):g}",
-                f"{_held(some, 'interval')} / {width:.2f}",
-                _held(some, "of_all_scored"),
-                _percent(sum(map(_trusted, high)) / len(high) if high else None),
-                _share(len(wrong) / len(trusted) if trusted else None, len(trusted)),
-            ]
-        )
+        words = f"{list(POOLS.values())[pool]}, {budget:g} s"
+        rows.append(_line(words, "full trainings" if last else "the next stand-in", some))
+    for least in (ENOUGH, MANY):
+        if some := [r for each in groups.values() for r in each if r["probes"] >= least]:
+            rows.append(_line(f"all of these with at least {least} audits", "either", some))
     head = ["search", "a stand-in against", "stand-ins", "audits, median", "coverage / width"]
     head += ["coverage if promoted candidates counted", "trusted if .9 or more", "trusted cases below .7"]
     return table_text(head, rows)
+
+
+def _line(words: str, against: str, some: Sequence[Record]) -> list[str]:
+    """The cells of a row about some stand-ins."""
+    trusted, high = [r for r in some if _trusted(r)], [r for r in some if r["truth"] >= HIGH]
+    wrong = [r for r in trusted if r["truth"] < LEVEL]
+    width = np.median([r["interval"][1] - r["interval"][0] for r in some])
+    return [
+        words,
+        against,
+        f"{len(some):,}",
+        f"{np.median([r['probes'] for r in some]):g}",
+        f"{_held(some, 'interval')} / {width:.2f}",
+        _held(some, "of_all_scored"),
+        _percent(sum(map(_trusted, high)) / len(high) if high else None),
+        _share(len(wrong) / len(trusted) if trusted else None, len(trusted)),
+    ]
 
 
 def _trusted(row: Record) -> bool:
